@@ -1,0 +1,321 @@
+"""Requests of all kinds to one running server: the tiny pair, built, deployed and served as a user would."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpcclient
+import tritonclient.http as httpclient
+
+from trt_spec.build.run import BuildOptions, run_build
+from trt_spec.deploy.launch import running_triton
+from trt_spec.deploy.ports import find_free_ports
+from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
+from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.load import load_spec
+from trt_spec.verify.client import TARGET, TritonClient
+
+UNARY, STREAMING = "tensorrt_llm_bls", "ensemble"
+MAX_DRAFT_LEN = 4
+PROMPTS = (
+    "hello",
+    "안녕하세요, 세계!",
+    "😀 emoji 👩‍👩‍👧",
+    "def add(a, b):",
+    "1 + 1 =",
+    "x" * 40,
+    "naïve café\n\t",
+    "<|user|>hi",
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, tiny_models):
+    root = tmp_path_factory.mktemp("served")
+    spec_file = root / "tiny.yaml"
+    spec_file.write_text(
+        f"name: tiny\nbackend: onnx\ntarget: {{model: {tiny_models}/target}}\ndraft: {{model: {tiny_models}/draft}}\n"
+        f"speculation: {{max_draft_len: {MAX_DRAFT_LEN}}}\n"
+        "limits: {max_batch_size: 4, max_input_len: 64, max_output_len: 60}\n"
+    )
+    place, spec = Workspace(root / "work"), load_spec(spec_file)
+    run_build(BuildOptions(spec, place, cache_dir=root / "cache"), lambda _text, _fraction: None)
+    deploy_workspace(place, spec)
+    with running_triton(resolve_launch(place.root, None, find_free_ports())) as server:
+        yield server
+
+
+def post(server, path, body):
+    """(status, parsed body) of a POST; ``body`` is sent as JSON unless it is bytes."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(f"{server.http_url}/v2/models/{path}", data=data, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b"{}")
+
+
+def generate(server, text, model=UNARY, **inputs):
+    status, answer = post(server, f"{model}/generate", {"text_input": text, "max_tokens": 24, **inputs})
+    assert status == 200, answer
+    return answer
+
+
+def events(server, text, **inputs):
+    """The server-sent events of a streamed answer, parsed."""
+    body = json.dumps({"text_input": text, "max_tokens": 24, "stream": True, **inputs}).encode()
+    with urllib.request.urlopen(f"{server.http_url}/v2/models/{STREAMING}/generate_stream", data=body, timeout=60) as r:
+        lines = [line.decode() for line in r if line.startswith(b"data: ")]
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+@pytest.mark.parametrize("text", PROMPTS)
+def test_every_door_gives_the_same_text(served, text):
+    plain = generate(served, text, num_draft_tokens=0)
+    assert plain["total_draft_tokens"] == plain["draft_rounds"] == 0
+    for draft_tokens in range(1, MAX_DRAFT_LEN + 1):
+        answer = generate(served, text, num_draft_tokens=draft_tokens)
+        assert answer["text_output"] == plain["text_output"]
+        assert answer["total_draft_tokens"] >= answer["total_accepted_draft_tokens"]
+        assert 0 < answer["total_draft_tokens"] <= draft_tokens * answer["draft_rounds"]
+    assert generate(served, text, STREAMING)["text_output"] == plain["text_output"]
+    for inputs in ({}, {"num_draft_tokens": 0}):
+        streamed = events(served, text, **inputs)
+        assert "".join(event["text_output"] for event in streamed) == plain["text_output"]
+        assert len(streamed) > 1
+
+
+def test_ids_equal_the_target_engine_called_directly(served, tiny):
+    from trt_spec.serve.tokens import TextTokenizer
+
+    tokenizer = TextTokenizer(tiny / "tokenizer")
+    with TritonClient(served.grpc_url, deadline_s=60) as client:
+        for text in PROMPTS:
+            direct = client.generate_from_ids(TARGET, tokenizer.encode(text), 24, (315, 316), label=text)
+            speculative = client.infer(text, 24, MAX_DRAFT_LEN, label=text)
+            assert speculative.output_ids == tuple(direct)
+
+
+@pytest.mark.parametrize("text", PROMPTS[:3])
+def test_a_prompt_can_be_had_back_and_survives_unbroken(served, text):
+    answer = generate(served, text, exclude_input_in_output=False)["text_output"]
+    assert answer.startswith(text)
+    assert answer == text + generate(served, text)["text_output"]
+    first, *_ = events(served, text, exclude_input_in_output=False)
+    assert first["text_output"].startswith(text)
+
+
+def text_inputs(client, text, **more):
+    """Client tensors of a request: (name, dtype, value) each of shape [1, 1]."""
+    given = {"text_input": ("BYTES", text.encode()), "max_tokens": ("INT32", 24), **more}
+    dtypes = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_}
+    inputs = []
+    for name, (dtype, value) in given.items():
+        tensor = client.InferInput(name, [1, 1], dtype)
+        tensor.set_data_from_numpy(np.array([[value]], dtypes[dtype]))
+        inputs.append(tensor)
+    return inputs
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_tritonclient_infer(served, protocol):
+    module, address = {
+        "http": (httpclient, served.http_url.removeprefix("http://")),
+        "grpc": (grpcclient, served.grpc_url),
+    }[protocol]
+    with module.InferenceServerClient(address) as client:
+        result = client.infer(UNARY, text_inputs(module, "hello", return_perf_metrics=("BOOL", True)))
+    assert result.as_numpy("text_output")[0, 0].decode() == generate(served, "hello")["text_output"]
+    rounds = result.as_numpy("round_draft_tokens")[0], result.as_numpy("round_accepted_draft_tokens")[0]
+    assert rounds[0].sum() == result.as_numpy("total_draft_tokens")[0, 0] > 0
+    assert (rounds[1] <= rounds[0]).all()
+
+
+def test_tritonclient_streaming(served):
+    pieces, done = [], threading.Event()
+
+    def collect(result, error):
+        assert error is None
+        if result.get_response().parameters["triton_final_response"].bool_param:
+            done.set()
+        pieces.append(result.as_numpy("text_output"))
+
+    with grpcclient.InferenceServerClient(served.grpc_url) as client:
+        client.start_stream(collect)
+        client.async_stream_infer(
+            STREAMING, text_inputs(grpcclient, "hello", stream=("BOOL", True)), enable_empty_final_response=True
+        )
+        assert done.wait(60)
+        client.stop_stream()
+    text = "".join(piece[0, 0].decode() for piece in pieces if piece is not None)
+    assert text == generate(served, "hello")["text_output"]
+
+
+def test_many_at_once_get_their_own_answers(served):
+    texts = [f"{text} {i}" for i in range(6) for text in PROMPTS]
+    alone = [generate(served, text)["text_output"] for text in texts]
+    with ThreadPoolExecutor(32) as pool:
+        assert list(pool.map(lambda text: generate(served, text)["text_output"], texts)) == alone
+
+
+def test_sampling_follows_the_seed(served):
+    def sample(**inputs):
+        return generate(served, "hello", temperature=1.2, top_p=0.95, **inputs)["text_output"]
+
+    for name in ("seed", "random_seed"):
+        assert sample(**{name: 1}) == sample(seed=1)
+    assert len({sample(seed=seed) for seed in range(4)}) > 1
+    assert len({sample() for _ in range(4)}) > 1
+    assert generate(served, "hello", temperature=0.7)["text_output"] == generate(served, "hello")["text_output"]
+
+
+def test_a_stop_word_ends_the_answer_and_is_its_end(served):
+    whole = generate(served, "hello")["text_output"]
+    stop = whole[6:9]
+    cut = whole[: whole.index(stop) + len(stop)]
+    for draft_tokens in range(MAX_DRAFT_LEN + 1):
+        answer = generate(served, "hello", stop_words=[stop], num_draft_tokens=draft_tokens)
+        assert answer["text_output"] == cut
+    assert "".join(event["text_output"] for event in events(served, "hello", stop_words=[stop])) == cut
+    assert generate(served, "hello", stop_words=["", "not there"])["text_output"] == whole
+
+
+def test_an_end_id_of_the_clients_ends_the_answer(served):
+    details = generate(served, "hello", return_perf_metrics=True)
+    end_id = details["output_ids"][5]
+    before = details["output_ids"][: details["output_ids"].index(end_id)]
+    for draft_tokens in range(MAX_DRAFT_LEN + 1):
+        answer = generate(served, "hello", end_id=end_id, num_draft_tokens=draft_tokens, return_perf_metrics=True)
+        # Triton writes an array of one as a scalar.
+        assert np.atleast_1d(answer.get("output_ids", [])).tolist() == before
+
+
+BAD_REQUESTS = {
+    "no text": ({"max_tokens": 4}, "text_input"),
+    "no max_tokens": ({"text_input": "a"}, "max_tokens"),
+    "empty prompt": ({"text_input": "", "max_tokens": 4}, "text_input is empty"),
+    "max_tokens 0": ({"text_input": "a", "max_tokens": 0}, "max_tokens is 0, expected 1 to"),
+    "max_tokens negative": ({"text_input": "a", "max_tokens": -1}, "max_tokens is -1"),
+    "max_tokens beyond the engine": ({"text_input": "a", "max_tokens": 124}, "expected 1 to 123"),
+    "prompt too long": ({"text_input": "안" * 40, "max_tokens": 4}, "takes at most 64"),
+    "unknown key": ({"text_input": "a", "max_tokens": 4, "max_token": 5}, "unknown input max_token"),
+    "too many drafts": ({"text_input": "a", "max_tokens": 4, "num_draft_tokens": 5}, "num_draft_tokens is 5"),
+    "negative drafts": ({"text_input": "a", "max_tokens": 4, "num_draft_tokens": -1}, "num_draft_tokens is -1"),
+    "top_p out of range": ({"text_input": "a", "max_tokens": 4, "top_p": 100.0}, "top_p is 100"),
+    "top_k negative": ({"text_input": "a", "max_tokens": 4, "top_k": -2}, "top_k is -2"),
+    "temperature negative": ({"text_input": "a", "max_tokens": 4, "temperature": -1.0}, "temperature is -1"),
+    "penalty": ({"text_input": "a", "max_tokens": 4, "repetition_penalty": 1.2}, "repetition_penalty"),
+    "beams": ({"text_input": "a", "max_tokens": 4, "beam_width": 4}, "beam_width 4 is not supported"),
+    "minimum": ({"text_input": "a", "max_tokens": 4, "min_tokens": 3}, "min_tokens"),
+    "bad words": ({"text_input": "a", "max_tokens": 4, "bad_words": ["x"]}, "bad_words is not supported"),
+    "guided": ({"text_input": "a", "max_tokens": 4, "guided_decoding_guide_type": "json"}, "guided_decoding"),
+    "two seeds": ({"text_input": "a", "max_tokens": 4, "seed": 1, "random_seed": 2}, "two names of one input"),
+    "wrong type": ({"text_input": "a", "max_tokens": "four"}, "unable to parse"),
+    "no JSON": (b"{", "JSON"),
+    "nothing": (b"", "JSON"),
+    "invalid UTF-8": (b'{"text_input": "\xff\xfe", "max_tokens": 4}', "UTF-8"),
+}
+
+
+@pytest.mark.parametrize("model", [UNARY, STREAMING])
+@pytest.mark.parametrize("fault", BAD_REQUESTS)
+def test_a_bad_request_gets_its_reason_and_the_next_one_its_answer(served, model, fault):
+    body, words = BAD_REQUESTS[fault]
+    status, answer = post(served, f"{model}/generate", body)
+    assert status in (400, 500), answer
+    assert words.lower() in answer["error"].lower()
+    assert generate(served, "hello", model)["text_output"] == generate(served, "hello")["text_output"]
+
+
+def test_streaming_from_the_model_with_one_response_is_refused(served):
+    status, answer = post(served, f"{UNARY}/generate", {"text_input": "a", "max_tokens": 4, "stream": True})
+    assert (status, "ensemble" in answer["error"]) == (400, True)
+
+
+def test_two_prompts_in_one_request_are_refused(served):
+    inputs = [
+        grpcclient.InferInput("text_input", [2, 1], "BYTES"),
+        grpcclient.InferInput("max_tokens", [2, 1], "INT32"),
+    ]
+    inputs[0].set_data_from_numpy(np.array([[b"a"], [b"b"]], np.object_))
+    inputs[1].set_data_from_numpy(np.array([[4], [4]], np.int32))
+    with (
+        grpcclient.InferenceServerClient(served.grpc_url) as client,
+        pytest.raises(grpcclient.InferenceServerException, match="one prompt a request"),
+    ):
+        client.infer(UNARY, inputs)
+
+
+def engine_call(client, ids, new_tokens, **more):
+    """infer() on the target engine; ``more`` maps names to (dtype, array)."""
+    given = {
+        "input_ids": ("INT32", np.array([ids], np.int32)),
+        "input_lengths": ("INT32", np.array([[len(ids)]], np.int32)),
+        "request_output_len": ("INT32", np.array([[new_tokens]], np.int32)),
+        **more,
+    }
+    inputs = []
+    for name, (dtype, array) in given.items():
+        tensor = grpcclient.InferInput(name, list(array.shape), dtype)
+        tensor.set_data_from_numpy(array)
+        inputs.append(tensor)
+    return client.infer(TARGET, inputs)
+
+
+@pytest.fixture
+def grpc_client(served):
+    with grpcclient.InferenceServerClient(served.grpc_url) as client:
+        yield client
+
+
+def test_the_engine_answers_nvidias_tensors(grpc_client):
+    plain = engine_call(grpc_client, [5, 6, 7], 5).as_numpy("output_ids")
+    assert plain.shape == (1, 1, 8)
+    assert plain[0, 0, :3].tolist() == [5, 6, 7]
+    new = plain[0, 0, 3:].tolist()
+    drafts = np.array([[new[0], (new[1] + 1) % 313]], np.int32)
+    result = engine_call(
+        grpc_client,
+        [5, 6, 7],
+        3,
+        draft_input_ids=("INT32", drafts),
+        exclude_input_in_output=("BOOL", np.array([[True]])),
+        return_generation_logits=("BOOL", np.array([[True]])),
+    )
+    assert result.as_numpy("output_ids").tolist() == [[new[:2]]]
+    assert result.as_numpy("sequence_length").tolist() == [[2]]
+    assert result.as_numpy("generation_logits").argmax(axis=3).tolist() == [[new[:2]]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "new_tokens", "more", "words"),
+    [
+        ([1], 0, {}, "request_output_len is 0"),
+        ([1], 1000, {}, "expected 1 to"),
+        ([1] * 127, 1, {}, "max_seq_len is 128"),
+        ([400], 1, {}, "vocabulary of 320"),
+        ([1], 6, {"draft_input_ids": ("INT32", np.full((1, 5), 2, np.int32))}, "max_draft_len 4"),
+        ([1], 1, {"streaming": ("BOOL", np.array([[True]]))}, "not decoupled"),
+        ([1], 1, {"beam_width": ("INT32", np.array([[2]], np.int32))}, "beam_width"),
+        ([1], 1, {"stop_words_list": ("INT32", np.array([[[1], [5]]], np.int32))}, "word ends"),
+        ([1], 1, {"draft_logits": ("FP32", np.zeros((1, 1, 320), np.float32))}, "draft_logits"),
+    ],
+)
+def test_the_engine_refuses_by_name_and_goes_on(grpc_client, ids, new_tokens, more, words):
+    with pytest.raises(grpcclient.InferenceServerException, match=words):
+        engine_call(grpc_client, ids, new_tokens, **more)
+    assert engine_call(grpc_client, [5], 2).as_numpy("output_ids").shape == (1, 1, 3)
+
+
+def test_clients_that_go_away_disturb_nobody(served):
+    expected = generate(served, "hello")["text_output"]
+    with grpcclient.InferenceServerClient(served.grpc_url) as client:
+        client.start_stream(lambda result, error: None)
+        for _ in range(20):
+            client.async_stream_infer(STREAMING, text_inputs(grpcclient, "a" * 30, stream=("BOOL", True)))
+        client.stop_stream(cancel_requests=True)
+    assert generate(served, "hello")["text_output"] == expected

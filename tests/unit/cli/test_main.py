@@ -1,0 +1,70 @@
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from trt_spec.cli.main import VERBS, main
+from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, TrtspecError, VerifyFailed
+
+HEAVY = ("numpy", "pydantic", "yaml", "rich", "onnx", "onnxruntime", "tritonclient", "grpc", "tokenizers", "gguf")
+
+
+def loaded_modules(code):
+    listing = f"{code}\nimport sys; print(*sys.modules)"
+    return subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_help_imports_nothing_heavy():
+    code = "from trt_spec.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert not set(HEAVY) & set(loaded_modules(code))
+
+
+def test_reading_a_spec_needs_no_engine_package():
+    loaded = loaded_modules("import trt_spec.spec.load, trt_spec.plan.steps, trt_spec.plan.manifest")
+    assert not {"numpy", "onnx", "onnxruntime", "tritonclient", "grpc", "tokenizers", "gguf"} & set(loaded)
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_every_listed_verb_explains_itself(verb):
+    result = CliRunner().invoke(main, [verb, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "Usage" in result.output
+    assert len(CliRunner().invoke(main, ["--help"]).output.splitlines()) > len(VERBS)
+
+
+def test_an_unknown_verb_is_bad_usage():
+    result = CliRunner().invoke(main, ["bild"])
+    assert result.exit_code == 2
+    assert "bild" in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SpecError("found.", remedy="do."), 2),
+        (EnvironmentMissing("found.", remedy="do."), 3),
+        (StepFailed("found.", remedy="do."), 1),
+        (VerifyFailed("found.", remedy="do."), 4),
+    ],
+)
+def test_an_expected_error_is_one_paragraph_and_its_exit_code(monkeypatch, error, code):
+    def fail(*_args, **_kwargs):
+        raise error
+
+    monkeypatch.setattr("trt_spec.spec.load.load_spec", fail)
+    result = CliRunner().invoke(main, ["build", "some.yaml"])
+    assert result.exit_code == code
+    assert result.output == "trtspec: found. do.\n"
+    debugging = CliRunner().invoke(main, ["--debug", "build", "some.yaml"])
+    assert isinstance(debugging.exception, TrtspecError)
+
+
+def test_an_interrupt_is_not_a_traceback(monkeypatch):
+    def interrupt(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trt_spec.spec.load.load_spec", interrupt)
+    result = CliRunner().invoke(main, ["build", "some.yaml"])
+    assert result.exit_code == 130
+    assert "run the same command again" in result.output

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from trt_spec.serve.sampling import Sampler, Sampling, probabilities
+
+logit_rows = npst.arrays(np.float32, st.integers(2, 30), elements=st.floats(-20, 20, width=32))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(temperature=0.7),
+        Sampling(top_k=1, top_p=0.9),
+        Sampling(temperature=0.0, top_k=50, top_p=0.9),
+    ],
+)
+def test_greedy_takes_the_largest_logit(sampling):
+    assert sampling.is_greedy
+    assert Sampler(sampling).choose(np.array([0.1, 3.0, 3.0, -1.0], np.float32)) == 1
+
+
+@given(logits=logit_rows, temperature=st.floats(0.1, 5), top_k=st.integers(0, 40), top_p=st.floats(0, 1))
+def test_probabilities_keep_the_likeliest_and_sum_to_one(logits, temperature, top_k, top_p):
+    p = probabilities(logits, Sampling(temperature, top_k, top_p))
+    assert p.sum() == pytest.approx(1.0)
+    kept, dropped = logits[p > 0], logits[p == 0]
+    assert p[logits.argmax()] == p.max()
+    assert not dropped.size or dropped.max() <= kept.min() or np.exp((kept.min() - logits.max()) / temperature) < 1e-30
+    if top_k:
+        assert len(kept) <= max(top_k, np.count_nonzero(logits >= np.sort(logits)[-min(top_k, len(logits))]))
+
+
+def test_top_p_keeps_the_smallest_set_that_reaches_it():
+    logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
+    assert np.count_nonzero(probabilities(logits, Sampling(top_p=0.79))) == 2
+    assert np.count_nonzero(probabilities(logits, Sampling(top_p=0.81))) == 3
+
+
+def test_draws_follow_the_distribution_and_the_seed():
+    logits = np.array([0.0, 1.0, 2.0, -1.0], np.float32)
+    sampling = Sampling(temperature=1.5, top_p=1.0, seed=7)
+    sampler, again = Sampler(sampling), Sampler(sampling)
+    drawn = [sampler.choose(logits) for _ in range(20_000)]
+    assert drawn[:50] == [again.choose(logits) for _ in range(50)]
+    expected = probabilities(logits, sampling) * len(drawn)
+    counted = np.bincount(drawn, minlength=4)
+    chi_square = ((counted - expected) ** 2 / expected).sum()
+    assert chi_square < 16.27  # 3 degrees of freedom, p = 0.001; the seed is fixed
+    assert [Sampler(Sampling(top_p=1.0, seed=8)).choose(np.zeros(1000, np.float32))] != drawn[:1]
+
+
+@pytest.mark.parametrize("bad", [{"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 100.0}])
+def test_values_out_of_range_are_refused_by_name(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        Sampling(**bad)

@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trt_spec.serve.stopping import find_stop, pack_stop_words, unpack_stop_words
+
+words = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple), min_size=1, max_size=5).map(tuple)
+
+
+@given(words)
+def test_packing_and_unpacking_are_inverse(stop_words):
+    assert unpack_stop_words(pack_stop_words(stop_words)) == stop_words
+
+
+def test_the_layout_is_nvidias():
+    assert pack_stop_words(((5,), (7, 8))).tolist() == [[5, 7, 8], [1, 3, -1]]
+
+
+@pytest.mark.parametrize("packed", [[1, 2], [[1, 2]], [[1, 2], [2, 1]], [[1, 2], [3, -1]]])
+def test_a_malformed_list_is_refused(packed):
+    with pytest.raises(ValueError, match="stop_words_list"):
+        unpack_stop_words(np.array(packed, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "start", "end"),
+    [
+        ([1, 2, 7, 8, 3], 2, 4),
+        ([1, 7, 8, 3], 2, 3),  # begins before start: the word spans two rounds
+        ([7, 8, 1], 2, None),  # completed before start: not this round's
+        ([1, 7, 3, 5, 7, 8], 1, 4),  # the earlier end wins
+        ([], 0, None),
+    ],
+)
+def test_a_stop_word_counts_where_it_is_completed(tokens, start, end):
+    assert find_stop(tokens, start, ((7, 8), (5,))) == end

@@ -1,0 +1,79 @@
+"""Folders that trtspec wrote carry a marker with the digest of every file, so replacing one destroys no other work."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trt_spec import __version__
+from trt_spec.errors import SpecError
+from trt_spec.util.files import digest_sha256
+
+MARKER_FILE = "trtspec.json"  # Triton reads folders only at the top of a repository, so the file is invisible to it
+_SHOWN_FILES = 3
+
+
+def write_marker(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
+    """Record in ``folder`` that trtspec wrote it: ``kind``, ``about``, and the SHA-256 of every file. Comes last."""
+    document = {
+        "kind": kind,
+        "trtspec": __version__,
+        **about,
+        "files": {name: digest_sha256(folder / name) for name in sorted(_list_files(folder))},
+    }
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    (folder / MARKER_FILE).write_text(text, encoding="utf-8")
+
+
+def read_marker(folder: Path) -> dict[str, Any] | None:
+    """Return the marker's document, None where there is none or it is not ours."""
+    try:
+        document = json.loads((folder / MARKER_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) and isinstance(document.get("files"), dict) else None
+
+
+def check_replaceable(folder: Path, kind: str) -> None:
+    """Raise SpecError unless ``folder`` is absent, empty, or holds exactly what trtspec wrote there as ``kind``."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise SpecError(f"{folder} is a file, expected a folder.", remedy="Choose another workspace with -o.")
+    if not any(folder.iterdir()):
+        return
+    marker = read_marker(folder)
+    if marker is None or marker.get("kind") != kind:
+        raise SpecError(
+            f"{folder} has files in it and was not written by trtspec as a {kind}.",
+            remedy="Choose another workspace with -o, or move that folder away.",
+        )
+    changed = _find_changes(folder, marker["files"])
+    if changed:
+        shown = ", ".join(changed[:_SHOWN_FILES]) + (f" and {len(changed) - _SHOWN_FILES} more" if changed[3:] else "")
+        raise SpecError(
+            f"{folder} was changed since trtspec wrote it: {shown}.",
+            remedy="Keep your changes elsewhere and delete the folder, or choose another workspace with -o.",
+        )
+
+
+def _find_changes(folder: Path, recorded: Mapping[str, str]) -> list[str]:
+    """A recorded file that is gone needs no protection, so it is no change."""
+    return [
+        name
+        for name in sorted(_list_files(folder))
+        if name not in recorded or digest_sha256(folder / name) != recorded[name]
+    ]
+
+
+def _list_files(folder: Path) -> Iterator[str]:
+    """Yield the files below ``folder``, relative, without the marker and what Python compiles on its own."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in names:
+            relative = Path(parent, name).relative_to(folder)
+            if relative != Path(MARKER_FILE):
+                yield relative.as_posix()

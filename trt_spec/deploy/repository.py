@@ -1,0 +1,185 @@
+"""The Triton model repository of a deployment: typed values to files, self-contained, written in one rename.
+
+tensorrt_llm, tensorrt_llm_draft   the engines, backend "tensorrtllm"
+tensorrt_llm_bls                   the orchestrator, one answer a request
+ensemble                           the same code, decoupled: streams
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from trt_spec import serve
+from trt_spec.deploy.deployment import TOKENIZER_FILES, Deployment
+from trt_spec.deploy.dialect import Dialect, ModelDialect, load_dialect
+from trt_spec.deploy.ownership import check_replaceable, write_marker
+from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, render_pbtxt
+from trt_spec.serve.contract import SEED_NAMES
+from trt_spec.util.files import atomic_directory
+
+TARGET_MODEL = "tensorrt_llm"
+DRAFT_MODEL = "tensorrt_llm_draft"
+UNARY_MODEL = "tensorrt_llm_bls"
+STREAMING_MODEL = "ensemble"
+REPOSITORY_KIND = "model repository"
+SERVE_PACKAGE = "trtspec_serve"  # the name under which trt_spec.serve is copied beside each model.py
+TOKENIZER_FOLDER = "tokenizer"
+VERSION_FOLDER = "1"
+
+# What our orchestrator takes and gives beyond NVIDIA's templates; a dialect's own tensor of that name wins.
+ADDED_INPUTS = (
+    Tensor("num_draft_tokens", "INT32", (1,), optional=True),
+    Tensor("use_draft_logits", "BOOL", (1,), optional=True, reshape=()),
+    Tensor("seed", "UINT64", (1,), optional=True),
+    Tensor("random_seed", "UINT64", (1,), optional=True),
+    Tensor("min_tokens", "INT32", (1,), optional=True),
+    Tensor("min_length", "INT32", (1,), optional=True),
+    Tensor("return_perf_metrics", "BOOL", (1,), optional=True, reshape=()),
+)
+ADDED_OUTPUTS = (
+    Tensor("total_draft_tokens", "INT32", (1,)),
+    Tensor("total_accepted_draft_tokens", "INT32", (1,)),
+    Tensor("acceptance_rate", "FP32", (1,)),
+    Tensor("draft_rounds", "INT32", (1,)),
+    Tensor("output_ids", "INT32", (-1,)),
+    Tensor("round_draft_tokens", "INT32", (-1,)),
+    Tensor("round_accepted_draft_tokens", "INT32", (-1,)),
+)
+
+_MODEL_PY = '''"""Written by trtspec: the entry point that Triton loads; the code is the package beside this file."""
+
+from {package}.{module} import TritonPythonModel
+
+__all__ = ["TritonPythonModel"]
+'''
+ORCHESTRATOR_MODULE = "orchestrator_model"
+BACKEND_MODULE = "local_backend.backend_model"
+
+
+def write_repository(deployment: Deployment, destination: Path) -> Path:
+    """Write the model repository to ``destination``, all of it or nothing, and return the absolute path.
+
+    Replaces a repository that trtspec wrote. Raises SpecError for a destination that holds anything else, a missing
+    engine or tokenizer and an unknown TensorRT-LLM version, EnvironmentMissing without tritonclient.
+    """
+    destination = destination.absolute()
+    deployment.check()
+    check_replaceable(destination, REPOSITORY_KIND)
+    dialect = load_dialect(deployment.tensorrt_llm)
+    configs = plan_model_configs(deployment, dialect)
+    with atomic_directory(destination) as folder:
+        for config in configs:
+            model = folder / config.name
+            version = model / VERSION_FOLDER
+            version.mkdir(parents=True)
+            (model / "config.pbtxt").write_text(render_pbtxt(config), encoding="utf-8")
+            if config.backend == "python":
+                write_serve_package(version, ORCHESTRATOR_MODULE)
+                _copy_tokenizer(deployment.tokenizer_dir, version / TOKENIZER_FOLDER)
+            else:
+                # Triton loads no model without a version folder, and git and archives drop empty ones.
+                (version / ".gitkeep").touch()
+        about = {
+            "deployment": deployment.name,
+            "tensorrt_llm": deployment.tensorrt_llm,
+            "dialect": {"recorded": dialect.recorded, "trust": dialect.trust, "provenance": dialect.provenance},
+            "models": [config.name for config in configs],
+        }
+        write_marker(folder, REPOSITORY_KIND, about)
+    return destination
+
+
+def plan_model_configs(deployment: Deployment, dialect: Dialect) -> tuple[ModelConfig, ...]:
+    """Return the typed configuration of every model of the repository; nothing is read or written."""
+    engines = [_plan_engine(TARGET_MODEL, deployment.target_engine, deployment, dialect)]
+    if deployment.draft_engine is not None:
+        engines.append(_plan_engine(DRAFT_MODEL, deployment.draft_engine, deployment, dialect))
+    return (
+        *engines,
+        _plan_orchestrator(UNARY_MODEL, deployment, dialect, decoupled=False),
+        _plan_orchestrator(STREAMING_MODEL, deployment, dialect, decoupled=True),
+    )
+
+
+def write_serve_package(folder: Path, module: str) -> None:
+    """Write model.py and the package that runs inside Triton into ``folder``; ``module`` holds TritonPythonModel.
+
+    The import is absolute because Triton loads a backend's model.py without a parent package; the folder of model.py is
+    on its path either way.
+    """
+    source = Path(serve.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(source, folder / SERVE_PACKAGE, ignore=ignored)
+    (folder / "model.py").write_text(_MODEL_PY.format(package=SERVE_PACKAGE, module=module), encoding="utf-8")
+
+
+def _plan_engine(name: str, engine: Path, deployment: Deployment, dialect: Dialect) -> ModelConfig:
+    template = dialect.models[TARGET_MODEL]
+    parameters = {
+        **template.fixed_parameters,
+        "gpt_model_path": str(engine.absolute()),
+        "gpt_model_type": "inflight_fused_batching",
+        "batch_scheduler_policy": "guaranteed_no_evict",
+        "max_tokens_in_paged_kv_cache": str(deployment.kv_cache_tokens),
+        "max_beam_width": "1",  # speculation from a draft model knows no beams
+        "enable_kv_cache_reuse": "true",  # every round resends the sequence
+        "enable_chunked_context": "false",  # chunks that do not fit would silently drop draft tokens
+        "exclude_input_in_output": "false",
+    }
+    template.check_parameters(parameters)
+    return ModelConfig(
+        name=name,
+        backend="tensorrtllm",
+        max_batch_size=deployment.max_batch_size,
+        inputs=template.inputs,
+        outputs=template.outputs,
+        parameters=parameters,
+        decoupled=False,
+        instance_group=InstanceGroup(),
+        dynamic_batching=DynamicBatching(preferred_batch_sizes=(deployment.max_batch_size,)),
+    )
+
+
+def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, decoupled: bool) -> ModelConfig:
+    template, engine = dialect.models[name], dialect.models[TARGET_MODEL]
+    parameters = {
+        "tensorrt_llm_model_name": TARGET_MODEL,
+        "tensorrt_llm_draft_model_name": DRAFT_MODEL if deployment.draft_engine is not None else "",
+        "accumulate_tokens": "false",
+        "engine_seed_name": _find_seed_name(engine),
+        "tokenizer_dir": TOKENIZER_FOLDER,
+        "max_draft_len": str(deployment.max_draft_len),
+        "max_input_len": str(deployment.max_input_len),
+        "max_output_len": str(deployment.max_output_len),
+        "max_seq_len": str(deployment.max_seq_len),
+        "max_inflight_requests": str(deployment.max_inflight_requests),
+        "max_queue_requests": str(deployment.max_queue_requests),
+    }
+    return ModelConfig(
+        name=name,
+        backend="python",
+        max_batch_size=deployment.max_batch_size,
+        inputs=_extend(template.inputs, ADDED_INPUTS),
+        outputs=_extend(template.outputs, ADDED_OUTPUTS),
+        parameters=parameters,
+        decoupled=decoupled,
+        instance_group=InstanceGroup(),
+    )
+
+
+def _find_seed_name(engine: ModelDialect) -> str:
+    """1.x renamed the seed of a request; the orchestrator sends one to the engines under the name they know."""
+    return next(tensor.name for tensor in engine.inputs if tensor.name in SEED_NAMES)
+
+
+def _extend(recorded: tuple[Tensor, ...], added: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    names = {tensor.name for tensor in recorded}
+    return (*recorded, *(tensor for tensor in added if tensor.name not in names))
+
+
+def _copy_tokenizer(source: Path, destination: Path) -> None:
+    destination.mkdir()
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, destination / name)

@@ -1,0 +1,116 @@
+"""A running server: what server.json records of it, and how it is ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trt_spec.deploy.process_group import kill_processes, read_start_ticks, send_signal, wait_for_exit
+from trt_spec.util.files import write_text_atomic
+
+SERVER_FILE = "server.json"
+LOG_FILE = "triton.log"
+SHM_DIR = Path("/dev/shm")
+EXIT_TIMEOUT_S = 15  # what Triton gives its models to end
+STOP_TIMEOUT_S = EXIT_TIMEOUT_S + 5.0  # what we give Triton before it is killed
+SHM_PREFIX_PATTERN = re.compile(r"trtspec_[0-9a-f]{8,}_")
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """One Triton process, identified by pid and start time; it leads a process group of its own.
+
+    ``shm_prefix`` begins the names of its shared memory files and stands on the command line of all its processes.
+    """
+
+    pid: int
+    start_ticks: int
+    host: str  # the IPv4 address bound
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+    repository: str
+    log: str
+    shm_prefix: str
+
+    @property
+    def reach_host(self) -> str:
+        """The address to connect to: this machine, where the server listens on all addresses."""
+        return "127.0.0.1" if self.host == "0.0.0.0" else self.host
+
+    @property
+    def http_url(self) -> str:
+        """Base of the HTTP endpoints."""
+        return f"http://{self.reach_host}:{self.http_port}"
+
+    @property
+    def grpc_url(self) -> str:
+        """host:port as gRPC clients take it."""
+        return f"{self.reach_host}:{self.grpc_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        """Address of the Prometheus metrics."""
+        return f"http://{self.reach_host}:{self.metrics_port}/metrics"
+
+    def is_alive(self) -> bool:
+        """Whether this very process still runs."""
+        return read_start_ticks(self.pid) == self.start_ticks
+
+
+def write_server(workspace: Path, server: RunningServer) -> None:
+    """Record ``server`` in the workspace, atomically."""
+    write_text_atomic(workspace / SERVER_FILE, json.dumps(asdict(server), indent=1) + "\n")
+
+
+def load_server(workspace: Path) -> RunningServer | None:
+    """Return the server recorded in a workspace, alive or not; None where none is recorded, or not by us."""
+    try:
+        document = json.loads((workspace / SERVER_FILE).read_text(encoding="utf-8"))
+        server = RunningServer(**document)
+    except (OSError, ValueError, TypeError):
+        return None
+    # Processes are signalled and files removed by these two, so nothing but our own form is believed.
+    trusted = isinstance(server.pid, int) and server.pid > 1 and SHM_PREFIX_PATTERN.fullmatch(str(server.shm_prefix))
+    return server if trusted else None
+
+
+def end_server(server: RunningServer, timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """End a server and everything it started, and remove its shared memory; safe to repeat, and for one long gone.
+
+    The server is asked first, so that its models finish; what is left after ``timeout_s`` seconds, or at Ctrl-C while
+    waiting, is killed.
+    """
+    mark = server.shm_prefix
+    try:
+        if server.is_alive():
+            mark = ""  # it leads its group still, so whatever is in there is its own, children of model code too
+            send_signal(server.pid, signal.SIGTERM)
+            wait_for_exit(server.pid, server.start_ticks, timeout_s)
+    finally:
+        kill_processes(server.pid, mark)
+        remove_shared_memory(server.shm_prefix)
+
+
+def remove_shared_memory(prefix: str) -> None:
+    """Remove the shared memory files of one server: a killed one leaves them behind, 1 MiB or more for each model."""
+    for path in SHM_DIR.glob(f"{prefix}*"):
+        path.unlink(missing_ok=True)
+
+
+def stop_triton(workspace: Path) -> RunningServer | None:
+    """Stop the server that a workspace records and forget it; return it if it was running, else None.
+
+    Nothing recorded, a server that is gone and one that was killed are all fine: their leftovers are removed.
+    """
+    server = load_server(workspace)
+    was_alive = server is not None and server.is_alive()
+    try:
+        if server is not None:
+            end_server(server)
+    finally:
+        (workspace / SERVER_FILE).unlink(missing_ok=True)
+    return server if was_alive else None

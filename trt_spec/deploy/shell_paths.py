@@ -1,0 +1,35 @@
+"""Paths that survive the shell through which Triton starts its Python processes, unquoted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from trt_spec.errors import SpecError
+
+# Letters and digits of any script, and punctuation that means nothing to a shell inside a word.
+_PLAIN = re.compile(r"[\w./+@%=:,-]+")
+
+
+def is_plain(text: str) -> bool:
+    """Whether a shell takes ``text`` for one word that stands for itself."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def link_plain_path(path: Path, workspace: Path, link_name: str) -> str:
+    """Return a way to write ``path`` that a shell leaves alone, for a process whose working directory is ``workspace``.
+
+    The absolute path where it is plain, else the one relative to ``workspace``, else a link made there.
+    """
+    path, workspace = path.absolute(), workspace.absolute()
+    if is_plain(str(path)):
+        return str(path)
+    if path.is_relative_to(workspace) and is_plain(str(path.relative_to(workspace))):
+        return str(path.relative_to(workspace))
+    link = workspace / link_name
+    if link.is_symlink():
+        link.unlink()
+    elif link.exists():
+        raise SpecError(f"{link} is in the way.", remedy="Move it elsewhere, or choose another workspace with -o.")
+    link.symlink_to(path)
+    return link_name

@@ -1,0 +1,177 @@
+"""Facts of a model, read from the configuration files of a Hugging Face checkpoint alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trt_spec.errors import SpecError
+
+FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2"}
+ROPE_TYPES = ("default", "linear", "llama3")
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How rotary frequencies are stretched beyond the trained context; lengths in tokens."""
+
+    rope_type: str
+    factor: float
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 1.0
+    original_max_position_embeddings: int = 0
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Shapes and constants of a decoder-only model of the Llama or Qwen2 family.
+
+    All sizes are numbers of elements. ``head_dim`` may differ from ``hidden_size / heads``.
+    """
+
+    architecture: str
+    family: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: RopeScaling | None
+    tied_embeddings: bool
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+
+
+def resolve_facts(config: Mapping[str, Any], *, source: str) -> ModelFacts:
+    """The facts in a parsed ``config.json``; ``source`` names the file in errors.
+
+    Reads both spellings of rotary settings: ``rope_theta`` and ``rope_scaling`` of older files, ``rope_parameters``
+    of transformers 5. Raises SpecError for a family or feature that engines built here would get wrong.
+    """
+    architecture = (config.get("architectures") or ["none"])[0]
+    family = FAMILIES.get(architecture)
+    if family is None:
+        raise SpecError(
+            f"{source}: architecture {architecture!r} is not supported.",
+            remedy=f"Supported architectures: {', '.join(FAMILIES)}.",
+        )
+    _check_features(config, source)
+    hidden_size, heads = _positive(config, "hidden_size", source), _positive(config, "num_attention_heads", source)
+    kv_heads = _positive(config, "num_key_value_heads", source, default=heads)
+    if heads % kv_heads:
+        raise SpecError(f"{source}: {heads} attention heads cannot share {kv_heads} key/value heads evenly.")
+    head_dim = _positive(config, "head_dim", source, default=hidden_size // heads)
+    theta, scaling = _rope(config, source)
+    attention_bias = bool(config.get("attention_bias", False))
+    return ModelFacts(
+        architecture=architecture,
+        family=family,
+        vocab_size=_positive(config, "vocab_size", source),
+        hidden_size=hidden_size,
+        intermediate_size=_positive(config, "intermediate_size", source),
+        layers=_positive(config, "num_hidden_layers", source),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        max_position_embeddings=_positive(config, "max_position_embeddings", source),
+        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        rope_theta=theta,
+        rope_scaling=scaling,
+        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+        # Qwen2 always has biases on q, k and v and never on o; Llama has all four or none.
+        qkv_bias=family == "qwen2" or attention_bias,
+        output_bias=family == "llama" and attention_bias,
+        mlp_bias=family == "llama" and bool(config.get("mlp_bias", False)),
+    )
+
+
+def _positive(config: Mapping[str, Any], key: str, source: str, *, default: int | None = None) -> int:
+    value = config.get(key)
+    if value is None:
+        value = default
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise SpecError(
+            f"{source}: {key} is {value!r}, expected a positive integer.",
+            remedy="Download the checkpoint's config.json again.",
+        )
+    return value
+
+
+def _check_features(config: Mapping[str, Any], source: str) -> None:
+    if config.get("quantization_config"):
+        method = config["quantization_config"].get("quant_method", "?")
+        raise SpecError(
+            f"{source}: the checkpoint is already quantised ({method}).",
+            remedy="Start from the unquantised checkpoint and choose `quantization` in the spec.",
+        )
+    if config.get("use_sliding_window") or (config.get("sliding_window") and config.get("model_type") != "qwen2"):
+        raise SpecError(
+            f"{source}: sliding-window attention is not supported.",
+            remedy="Set use_sliding_window to false only if the model was trained without it.",
+        )
+    activation = config.get("hidden_act", "silu")
+    if activation not in ("silu", "swish"):
+        raise SpecError(f"{source}: hidden_act {activation!r} is not supported.", remedy="Expected 'silu'.")
+    if float(config.get("partial_rotary_factor") or 1.0) != 1.0:
+        raise SpecError(f"{source}: partial rotary embeddings are not supported.")
+
+
+def _rope(config: Mapping[str, Any], source: str) -> tuple[float, RopeScaling | None]:
+    settings: dict[str, Any] = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    theta = float(settings.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    rope_type = settings.get("rope_type") or settings.get("type") or "default"
+    if rope_type not in ROPE_TYPES:
+        raise SpecError(
+            f"{source}: rope type {rope_type!r} is not supported.",
+            remedy=f"Supported rope types: {', '.join(ROPE_TYPES)}.",
+        )
+    if rope_type == "default":
+        return theta, None
+    try:
+        if rope_type == "linear":
+            return theta, RopeScaling("linear", float(settings["factor"]))
+        scaling = RopeScaling(
+            "llama3",
+            float(settings["factor"]),
+            float(settings["low_freq_factor"]),
+            float(settings["high_freq_factor"]),
+            int(settings["original_max_position_embeddings"]),
+        )
+    except KeyError as missing:
+        raise SpecError(f"{source}: rope type {rope_type!r} needs {missing.args[0]}, which is missing.") from None
+    return theta, scaling
+
+
+def rotary_frequencies(facts: ModelFacts) -> list[float]:
+    """Inverse frequencies of the rotary embedding, ``head_dim / 2`` values in radians per token.
+
+    Su et al., arXiv 2104.09864; the llama3 stretch is the one published with Llama 3.1: long wavelengths are divided by
+    ``factor``, short ones kept, those between interpolated.
+    """
+    half = facts.head_dim // 2
+    plain = [facts.rope_theta ** (-2.0 * i / facts.head_dim) for i in range(half)]
+    scaling = facts.rope_scaling
+    if scaling is None:
+        return plain
+    if scaling.rope_type == "linear":
+        return [f / scaling.factor for f in plain]
+    return [_llama3_frequency(f, scaling) for f in plain]
+
+
+def _llama3_frequency(frequency: float, scaling: RopeScaling) -> float:
+    context = scaling.original_max_position_embeddings
+    turns = context * frequency / (2.0 * math.pi)
+    if turns < scaling.low_freq_factor:
+        return frequency / scaling.factor
+    if turns > scaling.high_freq_factor:
+        return frequency
+    smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+    return (1.0 - smooth) * frequency / scaling.factor + smooth * frequency

@@ -1,0 +1,45 @@
+"""The steps of a build, planned before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trt_spec.spec.model import Model, Role, Spec
+
+WEIGHT_BITS = {"none": 32, "int8": 8, "int4": 4}
+SPECULATIVE_DECODING_MODE = {"none": 1, "draft_tokens_external": 2}
+"""Serialised values in an engine's config.json (TensorRT-LLM, SpeculativeDecodingMode)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One output folder to make: ``params`` are everything about it that the spec decides."""
+
+    id: str
+    kind: str
+    role: Role
+    source: str
+    params: Mapping[str, Any]
+
+
+def plan_onnx_steps(spec: Spec) -> tuple[Step, ...]:
+    """One engine for each model of the pair, the draft's first: it is the smaller one and fails sooner."""
+    return tuple(_plan_onnx_engine(spec, role, model) for role, model in reversed(spec.models().items()))
+
+
+def _plan_onnx_engine(spec: Spec, role: Role, model: Model) -> Step:
+    limits = spec.limits
+    verifies = role == "target" and spec.draft is not None
+    max_draft_len = spec.speculation.max_draft_len if verifies else 0
+    params = {
+        "weight_bits": WEIGHT_BITS[model.quantization],
+        "max_batch_size": limits.max_batch_size,
+        "max_input_len": limits.max_input_len,
+        "max_draft_len": max_draft_len,
+        # As trtllm-build does: the drafted tokens come on top of prompt and answer.
+        "max_seq_len": limits.max_input_len + limits.max_output_len + max_draft_len,
+        "speculative_decoding_mode": SPECULATIVE_DECODING_MODE["draft_tokens_external" if verifies else "none"],
+    }
+    return Step(id=f"engine-{role}", kind="onnx_engine", role=role, source=model.model, params=params)

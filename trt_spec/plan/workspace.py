@@ -1,0 +1,35 @@
+"""Where the outputs of one spec lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+WORKSPACES = "workspace"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Paths below ``root``; nothing is created here."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "manifest.json"
+
+    @property
+    def repository(self) -> Path:
+        return self.root / "repository"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    def engine(self, role: str) -> Path:
+        return self.root / "engines" / role
+
+
+def resolve_workspace(name: str, root: Path | None = None) -> Workspace:
+    """The workspace at ``root``, or the default one of the spec called ``name``: ./workspace/NAME."""
+    return Workspace((root or Path(WORKSPACES, name)).absolute())

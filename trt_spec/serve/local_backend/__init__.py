@@ -1,0 +1,1 @@
+"""A Python-based Triton backend named ``tensorrtllm``: ONNX engines behind the tensors of NVIDIA's."""

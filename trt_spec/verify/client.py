@@ -1,0 +1,319 @@
+"""gRPC client of a trtspec deployment: the orchestrator, its stream and the engines behind it.
+
+Every request is greedy, carries a deadline over its whole duration, and fails with a message that names the model and
+the prompt.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trt_spec.errors import EnvironmentMissing, SpecError, VerifyFailed
+from trt_spec.verify.acceptance import Round
+from trt_spec.verify.tensors import ModelInterface, build_inputs, read_interface, read_ints, read_text
+
+TARGET = "tensorrt_llm"
+DRAFT = "tensorrt_llm_draft"
+ORCHESTRATOR = "tensorrt_llm_bls"
+STREAM = "ensemble"
+ROLES = {
+    TARGET: "target model",
+    DRAFT: "draft model",
+    ORCHESTRATOR: "orchestrator",
+    STREAM: "streaming orchestrator",
+}
+
+CONNECT_DEADLINE_S = 10.0
+# One request may take this long, plus a second a token: a large model with a full queue is slow, not stuck.
+DEADLINE_FLOOR_S = 60.0
+SLOWEST_TOKENS_PER_S = 1.0
+
+# Engines fall back to one shared seed without this; greedy output does not depend on it.
+_SEED = 1
+_TOTALS = ("total_draft_tokens", "total_accepted_draft_tokens")
+_MAX_MESSAGE_BYTES = 2**31 - 1
+_LOOPBACK = re.compile(r"^(localhost|127\.|\[?::1\]?)")
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One answer of the orchestrator: ids generated (no prompt), seconds of the whole request, rounds with drafts."""
+
+    output_ids: tuple[int, ...]
+    text: str
+    seconds: float
+    rounds: tuple[Round, ...]
+    drafted: int
+    accepted: int
+
+
+def default_deadline_s(max_tokens: int) -> float:
+    """Seconds that one request may take before verify gives up on it."""
+    return DEADLINE_FLOOR_S + max_tokens / SLOWEST_TOKENS_PER_S
+
+
+def parse_url(url: str) -> str:
+    """HOST:PORT of Triton's gRPC endpoint. Raises SpecError for anything else, HTTP addresses included."""
+    address = url.removeprefix("grpc://").rstrip("/")
+    host, colon, port = address.rpartition(":")
+    if "://" in address or "/" in address or not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise SpecError(
+            f"--url {url!r} is not HOST:PORT.", remedy="Give the address of Triton's gRPC port, such as 127.0.0.1:8001."
+        )
+    return address
+
+
+class TritonClient:
+    """Connection to one server; use it as a context manager.
+
+    Raises EnvironmentMissing when the server cannot be reached and VerifyFailed when a model is not ready, a request
+    fails or nothing comes back within ``deadline_s``.
+    """
+
+    def __init__(self, url: str, *, deadline_s: float, connect_deadline_s: float = CONNECT_DEADLINE_S) -> None:
+        try:
+            import tritonclient.grpc as triton
+        except ImportError as error:
+            raise EnvironmentMissing(
+                "The Python package tritonclient is not installed.",
+                remedy="Install it with: pip install 'trtspec[client]'.",
+            ) from error
+        self.url = parse_url(url)
+        self.deadline_s = deadline_s
+        self._connect_deadline_s = connect_deadline_s
+        self._error: type[Exception] = triton.InferenceServerException
+        options: list[tuple[str, int]] = [
+            ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+        ]
+        if _LOOPBACK.match(self.url):
+            options.append(("grpc.enable_http_proxy", 0))  # http_proxy of the environment is not meant for this
+        self._client = triton.InferenceServerClient(self.url, channel_args=options)
+        self._interfaces: dict[str, ModelInterface] = {}
+
+    def __enter__(self) -> TritonClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    # -- state of the server -------------------------------------------------------------------------------------
+
+    def check_ready(self) -> str:
+        """Checks that the server and its four models are ready and returns the server's name and version."""
+        try:
+            metadata = self._client.get_server_metadata(client_timeout=self._connect_deadline_s)
+        except self._error as error:
+            raise EnvironmentMissing(
+                f"No Triton server answers on {self.url} ({_reason(error)}).",
+                remedy="Start it with `trtspec serve SPEC`, or give the gRPC address of a running one with --url.",
+            ) from error
+        for model, role in ROLES.items():
+            if not self._is_model_ready(model):
+                raise VerifyFailed(
+                    f"{role} not ready: {self.url} does not serve {model}.".capitalize(),
+                    remedy="The server's log says why it did not load; deploy again after correcting it.",
+                )
+        self._check_orchestrator()
+        return f"{metadata.name} {metadata.version}"
+
+    def interface(self, model: str) -> ModelInterface:
+        """What a model declares, read once."""
+        if model not in self._interfaces:
+            response = self._call(
+                model, "its configuration", self._client.get_model_config, client_timeout=self._connect_deadline_s
+            )
+            self._interfaces[model] = read_interface(response.config)
+        return self._interfaces[model]
+
+    def _is_model_ready(self, model: str) -> bool:
+        try:
+            return bool(self._client.is_model_ready(model, client_timeout=self._connect_deadline_s))
+        except self._error:
+            return False
+
+    def _is_alive(self) -> bool:
+        try:
+            return bool(self._client.is_server_live(client_timeout=self._connect_deadline_s))
+        except self._error:
+            return False
+
+    def _check_orchestrator(self) -> None:
+        missing = {"output_ids", "round_draft_tokens"} - self.interface(ORCHESTRATOR).outputs
+        if missing:
+            raise SpecError(
+                f"{ORCHESTRATOR} on {self.url} has no output {', '.join(sorted(missing))}: it is not trtspec's.",
+                remedy="Verify a repository that `trtspec deploy` wrote.",
+            )
+
+    # -- the orchestrator ----------------------------------------------------------------------------------------
+
+    def infer(self, text: str, max_tokens: int, num_draft_tokens: int | None, *, label: str) -> Generation:
+        """Unary greedy request; ``num_draft_tokens`` 0 is the target alone, None the deployed length."""
+        inputs = self._text_inputs(ORCHESTRATOR, text, max_tokens, num_draft_tokens, stream=False)
+        started = time.perf_counter()
+        result = self._infer(ORCHESTRATOR, inputs, label)
+        seconds = time.perf_counter() - started
+        output_ids = read_ints(result, "output_ids")
+        if output_ids is None:
+            raise VerifyFailed(
+                f"{ORCHESTRATOR} returned no output_ids for {label} although return_perf_metrics was set.",
+                remedy="Deploy the repository again with this version of trtspec.",
+            )
+        drafted = read_ints(result, "round_draft_tokens") or ()
+        accepted = read_ints(result, "round_accepted_draft_tokens") or ()
+        totals = [sum(read_ints(result, name) or (0,)) for name in _TOTALS]
+        if len(drafted) != len(accepted) or [sum(drafted), sum(accepted)] != totals:
+            raise VerifyFailed(
+                f"{ORCHESTRATOR} contradicts itself for {label}: {len(drafted)} rounds drafted {sum(drafted)} and "
+                f"{len(accepted)} accepted {sum(accepted)} tokens, but the totals are {totals[0]} and {totals[1]}.",
+                remedy="The orchestrator's counters are wrong: deploy the repository again with this trtspec.",
+            )
+        rounds = tuple(Round(d, a) for d, a in zip(drafted, accepted, strict=True))
+        return Generation(output_ids, read_text(result, "text_output"), seconds, rounds, totals[0], totals[1])
+
+    def time_to_first_token(
+        self, text: str, max_tokens: int, num_draft_tokens: int | None, *, label: str
+    ) -> float | None:
+        """Seconds until a stream brings its first text; None when the answer is empty."""
+        inputs = self._text_inputs(STREAM, text, max_tokens, num_draft_tokens, stream=True)
+        responses: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        self._client.start_stream(lambda result, error: responses.put((result, error)), stream_timeout=self.deadline_s)
+        finished = False
+        first: float | None = None
+        started = time.perf_counter()
+        try:
+            self._client.async_stream_infer(STREAM, inputs, enable_empty_final_response=True)
+            while not finished:
+                result, error = self._next_response(responses, started, label)
+                if error is not None:
+                    raise self._explain(error, STREAM, label) from error
+                if first is None and read_text(result, "text_output"):
+                    first = time.perf_counter() - started
+                finished = result.get_response().parameters["triton_final_response"].bool_param
+        finally:
+            self._client.stop_stream(cancel_requests=not finished)
+        return first
+
+    def _next_response(self, responses: queue.SimpleQueue[tuple[Any, Any]], started: float, label: str) -> Any:
+        # gRPC ends the stream itself at the deadline; this bound only guards against its thread having died.
+        remaining = self.deadline_s + self._connect_deadline_s - (time.perf_counter() - started)
+        try:
+            return responses.get(timeout=max(remaining, 0.0))
+        except queue.Empty:
+            raise _no_response(self.deadline_s, STREAM, label) from None
+
+    def _text_inputs(
+        self, model: str, text: str, max_tokens: int, num_draft_tokens: int | None, *, stream: bool
+    ) -> list[Any]:
+        interface = self.interface(model)
+        values: dict[str, Any] = {
+            "text_input": text,
+            "max_tokens": max_tokens,
+            "stream": stream,
+            "exclude_input_in_output": True,
+            "return_perf_metrics": True,
+            "top_k": 1,
+        }
+        if interface.seed_name:
+            values[interface.seed_name] = _SEED
+        if num_draft_tokens is not None:
+            values["num_draft_tokens"] = num_draft_tokens
+        return build_inputs(interface, values)
+
+    # -- the engines, called directly ----------------------------------------------------------------------------
+
+    def generate_from_ids(
+        self, model: str, ids: Sequence[int], max_tokens: int, end_ids: Sequence[int], *, label: str
+    ) -> tuple[int, ...]:
+        """Greedy ids that one engine generates after ``ids``, without drafts; the end token may be among them."""
+        result = self._infer_ids(model, ids, max_tokens, end_ids, {}, label)
+        output = read_ints(result, "output_ids") or ()
+        length = (read_ints(result, "sequence_length") or (len(output),))[0]
+        new = output[:length]
+        if len(new) > max_tokens and new[: len(ids)] == tuple(ids):
+            new = new[len(ids) :]  # this engine returns the prompt too, whatever it was asked
+        if len(new) > max_tokens:
+            raise VerifyFailed(
+                f"{model} returned {len(new)} tokens for {label}, at most {max_tokens} were asked for.",
+                remedy="Check exclude_input_in_output in its config.pbtxt.",
+            )
+        return new
+
+    def next_token_logits(self, model: str, ids: Sequence[int], *, label: str) -> Any | None:
+        """The engine's logits after ``ids``, float array [vocabulary]; None when it does not return logits."""
+        if "generation_logits" not in self.interface(model).outputs:
+            return None
+        try:
+            result = self._infer_ids(model, ids, 1, (), {"return_generation_logits": True}, label)
+        except VerifyFailed:
+            if not self._is_alive():
+                raise
+            return None  # engines built without gather_generation_logits refuse the request
+        logits = result.as_numpy("generation_logits")
+        return None if logits is None or logits.size == 0 else logits.reshape(-1, logits.shape[-1])[0]
+
+    def _infer_ids(
+        self, model: str, ids: Sequence[int], max_tokens: int, end_ids: Sequence[int], extra: dict[str, Any], label: str
+    ) -> Any:
+        interface = self.interface(model)
+        values: dict[str, Any] = {
+            "input_ids": list(ids),
+            "input_lengths": len(ids),
+            "request_output_len": max_tokens,
+            "runtime_top_k": 1,
+            "exclude_input_in_output": True,
+            "streaming": False,
+            **extra,
+        }
+        if interface.seed_name:
+            values[interface.seed_name] = _SEED
+        if end_ids:
+            values["end_id"] = end_ids[0]
+        if len(end_ids) > 1:
+            # The engine knows one end id; the others are stop words of one token: ids, then where each word ends.
+            words = list(end_ids[1:])
+            values["stop_words_list"] = [words, list(range(1, len(words) + 1))]
+        return self._infer(model, build_inputs(interface, values), label)
+
+    # -- one call ------------------------------------------------------------------------------------------------
+
+    def _infer(self, model: str, inputs: list[Any], label: str) -> Any:
+        return self._call(model, label, self._client.infer, inputs=inputs, client_timeout=self.deadline_s)
+
+    def _call(self, model: str, label: str, function: Callable[..., Any], **arguments: Any) -> Any:
+        try:
+            return function(model, **arguments)
+        except self._error as error:
+            raise self._explain(error, model, label) from error
+
+    def _explain(self, error: Exception, model: str, label: str) -> VerifyFailed:
+        status = str(getattr(error, "status", lambda: None)() or "")
+        if "DEADLINE_EXCEEDED" in status:
+            return _no_response(self.deadline_s, model, label)
+        if not self._is_alive():
+            return VerifyFailed(
+                f"The server on {self.url} went away while {model} ({ROLES[model]}) served {label}.",
+                remedy="Its log's last lines say why; send this prompt alone to see it again.",
+            )
+        return VerifyFailed(
+            f"{model} ({ROLES[model]}) refused {label}: {_reason(error)}.",
+            remedy="Correct the request or the deployment as the server's message says.",
+        )
+
+
+def _no_response(deadline_s: float, model: str, label: str) -> VerifyFailed:
+    return VerifyFailed(
+        f"{model} ({ROLES[model]}): no response after {deadline_s:g} s for {label}.",
+        remedy="See whether the server is stuck (its log, processor or GPU load); a slow one needs a larger --timeout.",
+    )
+
+
+def _reason(error: Exception) -> str:
+    message = getattr(error, "message", lambda: str(error))() or str(error)
+    return " ".join(str(message).split()).rstrip(".")

@@ -1,0 +1,61 @@
+"""What verify needs to know of a deployment that trtspec itself made: its address, tokenizer, data type and names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trt_spec.errors import SpecError
+from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.model import Model, Spec
+from trt_spec.verify.judge import near_tie_gap
+from trt_spec.verify.run import VerifyOptions
+
+# A server bound to all addresses is reached over the loopback one.
+_REACHED_AS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
+    """Options for the server that ``trtspec serve`` runs on this workspace, or for the spec's own ports if none runs.
+
+    Raises SpecError when server.json of the workspace cannot be read.
+    """
+    server = _read_json(workspace.root / "server.json")
+    host = server.get("host", spec.serve.host)
+    engine = workspace.engine("target")
+    return VerifyOptions(
+        url=f"{_REACHED_AS.get(host, host)}:{server.get('grpc_port', spec.serve.grpc_port)}",
+        tokenizer_folder=engine if (engine / "tokenizer.json").is_file() else None,
+        near_tie_gap=near_tie_gap(_resolve_dtype(spec, engine)),
+        num_draft_tokens=spec.speculation.max_draft_len,
+        models={role: _describe_model(model) for role, model in spec.models().items()},
+        report_folder=workspace.reports,
+    )
+
+
+def _describe_model(model: Model) -> str:
+    return f"{model.model} ({model.dtype}, quantization {model.quantization})"
+
+
+def _resolve_dtype(spec: Spec, engine: Path) -> str | None:
+    if spec.backend == "onnx":
+        return "float32"
+    if spec.target.dtype != "auto":
+        return spec.target.dtype
+    dtype = _read_json(engine / "config.json").get("pretrained_config", {}).get("dtype")
+    return dtype if isinstance(dtype, str) else None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecError(
+            f"{path} cannot be read as JSON: {error}.", remedy="Run the step that writes it again."
+        ) from error
+    if not isinstance(value, dict):
+        raise SpecError(f"{path}: a JSON object was expected.", remedy="Run the step that writes it again.")
+    return value

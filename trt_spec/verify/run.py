@@ -1,0 +1,226 @@
+"""One verification from start to report: is speculation lossless, accepted and faster?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from trt_spec.verify.acceptance import measure_acceptance
+from trt_spec.verify.client import DRAFT, ORCHESTRATOR, TARGET, TritonClient, default_deadline_s
+from trt_spec.verify.conditions import read_cores, read_cpu, read_versions
+from trt_spec.verify.judge import NEAR_TIE_GAP, Judgement, judge_run, trim_at_end
+from trt_spec.verify.measure import (
+    ModelAlone,
+    Pair,
+    measure_model_alone,
+    measure_pair,
+    measure_speedup,
+    measure_speedup_of_pairs,
+    summarise_side,
+)
+from trt_spec.verify.reference import DirectReference, judge_against_orchestrator
+from trt_spec.verify.report import (
+    DIRECT_REFERENCE,
+    ORCHESTRATOR_REFERENCE,
+    Conditions,
+    PromptReport,
+    Report,
+    describe_judgement,
+    write_report,
+)
+from trt_spec.verify.tokenizer import TargetTokenizer, load_tokenizer
+from trt_spec.verify.workload import Prompt, load_prompts
+
+DEFAULT_MAX_TOKENS = 96
+_WARM_UP_TOKENS = 8
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """What to verify. ``models`` names target and draft in the report; None for a limit means its default."""
+
+    url: str
+    prompts_path: Path | None = None
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    num_draft_tokens: int | None = None
+    tokenizer_folder: Path | None = None
+    report_folder: Path | None = None
+    deadline_s: float | None = None
+    near_tie_gap: float = NEAR_TIE_GAP
+    measure_draft_alone: bool = False
+    models: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class _Result:
+    prompt: Prompt
+    pair: Pair
+    judgement: Judgement
+    plain_is_reference: bool
+
+
+def run_verify(options: VerifyOptions, progress: Progress = lambda _: None) -> Report:
+    """Runs every prompt with and without speculation and writes the report, if a folder is given.
+
+    Returns the report whatever the verdict; ``report.check_report`` turns a bad one into VerifyFailed. Raises
+    SpecError, EnvironmentMissing or VerifyFailed when the run itself cannot be finished.
+    """
+    prompts = load_prompts(options.prompts_path)
+    tokenizer = load_tokenizer(options.tokenizer_folder) if options.tokenizer_folder else None
+    deadline_s = options.deadline_s or default_deadline_s(options.max_tokens)
+    with TritonClient(options.url, deadline_s=deadline_s) as client:
+        run = _Run(options, client, tokenizer, progress)
+        report = run.verify(prompts)
+    if options.report_folder:
+        write_report(report, options.report_folder)
+        progress(f"report written to {options.report_folder}")
+    return report
+
+
+class _Run:
+    """The state that the steps of one verification share."""
+
+    def __init__(
+        self, options: VerifyOptions, client: TritonClient, tokenizer: TargetTokenizer | None, progress: Progress
+    ) -> None:
+        self.options = options
+        self.client = client
+        self.tokenizer = tokenizer
+        self.progress = progress
+        self.num_draft_tokens = options.num_draft_tokens
+        self.reference = None
+        if tokenizer:
+            self.reference = DirectReference(client, tokenizer.end_ids, options.max_tokens, options.near_tie_gap)
+
+    def verify(self, prompts: tuple[Prompt, ...]) -> Report:
+        server = self.client.check_ready()
+        if self.num_draft_tokens is None:
+            self.num_draft_tokens = self.client.interface(ORCHESTRATOR).int_parameter("max_draft_len")
+        self.progress(f"connected to {server} on {self.client.url}; warming up")
+        self._warm_up(prompts[0])
+        results = []
+        for index, prompt in enumerate(prompts):
+            results.append(self._run_prompt(prompt, plain_first=index % 2 == 0))
+            self.progress(f"{index + 1}/{len(prompts)} {_describe(results[-1])}")
+        return self._report(results, server, self._measure_draft(prompts))
+
+    def _render(self, text: str) -> str:
+        return self.tokenizer.render_prompt(text) if self.tokenizer else text
+
+    def _ids(self, prompt: Prompt) -> tuple[int, ...]:
+        assert self.tokenizer is not None
+        return self.tokenizer.encode(self._render(prompt.text))
+
+    def _warm_up(self, prompt: Prompt) -> None:
+        """Not counted. Goes leg by leg, so that an error names the first model that does not work by itself."""
+        if self.tokenizer:
+            for model in (TARGET, DRAFT):
+                self.client.generate_from_ids(
+                    model, self._ids(prompt), _WARM_UP_TOKENS, self.tokenizer.end_ids, label="the warm-up"
+                )
+        self._measure(prompt, _WARM_UP_TOKENS, plain_first=True, label="the warm-up")
+
+    def _measure(self, prompt: Prompt, max_tokens: int, *, plain_first: bool, label: str) -> Pair:
+        return measure_pair(
+            self.client,
+            prompt.text,
+            self._render,
+            max_tokens=max_tokens,
+            num_draft_tokens=self.num_draft_tokens,
+            plain_first=plain_first,
+            label=label,
+        )
+
+    def _run_prompt(self, prompt: Prompt, *, plain_first: bool) -> _Result:
+        label = f"prompt {prompt.id!r}"
+        if self.reference is None:
+            pair = self._measure(prompt, self.options.max_tokens, plain_first=plain_first, label=label)
+            outputs = pair.plain.generation.output_ids, pair.speculative.generation.output_ids
+            return _Result(prompt, pair, judge_against_orchestrator(*outputs), plain_is_reference=True)
+        # The reference comes first, so that the target knows the prompt's prefix on both sides alike.
+        ids = self._ids(prompt)
+        expected = self.reference.generate(ids, label)
+        pair = self._measure(prompt, self.options.max_tokens, plain_first=plain_first, label=label)
+        judgement = self.reference.judge(ids, expected, pair.speculative.generation.output_ids, label)
+        plain_ids = trim_at_end(pair.plain.generation.output_ids, self.reference.end_ids)
+        return _Result(prompt, pair, judgement, plain_is_reference=plain_ids == expected)
+
+    def _measure_draft(self, prompts: tuple[Prompt, ...]) -> ModelAlone | None:
+        if not self.options.measure_draft_alone or self.tokenizer is None:
+            return None
+        self.progress("measuring the draft engine alone")
+        ids = [self._ids(prompt) for prompt in prompts]
+        return measure_model_alone(self.client, DRAFT, ids, self.options.max_tokens, self.tokenizer.end_ids)
+
+    def _report(self, results: list[_Result], server: str, draft_alone: ModelAlone | None) -> Report:
+        rounds = [item for result in results for item in result.pair.speculative.generation.rounds]
+        acceptance = measure_acceptance(rounds)
+        plain = summarise_side([result.pair.plain for result in results])
+        speculative = summarise_side([result.pair.speculative for result in results])
+        verdict = judge_run([result.judgement for result in results], acceptance.drafted)
+        return Report(
+            lossless=verdict.lossless,
+            acceptance=acceptance,
+            plain=plain,
+            speculative=speculative,
+            speedup=measure_speedup(speculative.tokens_per_s, plain.tokens_per_s),
+            speedup_of_medians=measure_speedup(speculative.median_tokens_per_s, plain.median_tokens_per_s),
+            speedup_of_pairs=measure_speedup_of_pairs([result.pair for result in results]),
+            verdict=verdict,
+            reference=DIRECT_REFERENCE if self.reference else ORCHESTRATOR_REFERENCE,
+            target_alone=self.reference.speed() if self.reference else None,
+            draft_alone=draft_alone,
+            prompts=tuple(map(_report_prompt, results)),
+            conditions=self._conditions(server),
+        )
+
+    def _conditions(self, server: str) -> Conditions:
+        templated = self.tokenizer is not None and self.tokenizer.chat_template is not None
+        return Conditions(
+            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            command=self.options.command,
+            url=self.client.url,
+            server=server,
+            versions=read_versions(),
+            models=dict(self.options.models),
+            cpu=read_cpu(),
+            cores=read_cores(),
+            prompts=str(self.options.prompts_path or "built in"),
+            prompt_format="chat template" if templated else "raw text",
+            max_tokens=self.options.max_tokens,
+            num_draft_tokens=self.num_draft_tokens,
+            near_tie_gap=self.options.near_tie_gap,
+        )
+
+
+def _report_prompt(result: _Result) -> PromptReport:
+    plain, speculative = result.pair.plain, result.pair.speculative
+    return PromptReport(
+        id=result.prompt.id,
+        kind=result.prompt.kind,
+        judgement=result.judgement,
+        plain_is_reference=result.plain_is_reference,
+        tokens=speculative.tokens,
+        drafted=speculative.generation.drafted,
+        accepted=speculative.generation.accepted,
+        rounds=len(speculative.generation.rounds),
+        plain_tokens_per_s=plain.tokens_per_s,
+        speculative_tokens_per_s=speculative.tokens_per_s,
+        plain_time_to_first_token_s=plain.time_to_first_token_s,
+        speculative_time_to_first_token_s=speculative.time_to_first_token_s,
+        text=speculative.generation.text,
+    )
+
+
+def _describe(result: _Result) -> str:
+    speeds = [
+        "-" if sample.tokens_per_s is None else f"{sample.tokens_per_s:.1f}"
+        for sample in (result.pair.plain, result.pair.speculative)
+    ]
+    words = describe_judgement(result.judgement)
+    return f"{result.prompt.id}: {words}; plain {speeds[0]}, speculative {speeds[1]} tokens/s"

@@ -1,0 +1,142 @@
+"""The target's tokenizer folder: token ids, end ids and the chat template, without transformers.
+
+The reference run must feed the engine exactly the ids that the orchestrator makes of the same text.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_spec.errors import EnvironmentMissing, SpecError
+
+
+@dataclass(frozen=True)
+class TargetTokenizer:
+    """``encode`` gives the ids of a text with the special tokens the tokenizer adds itself."""
+
+    folder: Path
+    encode: Callable[[str], tuple[int, ...]]
+    end_ids: tuple[int, ...]
+    chat_template: Callable[[str], str] | None
+
+    def render_prompt(self, text: str) -> str:
+        """The text to send: the user's message in the model's chat template, or as it is for a base model."""
+        return self.chat_template(text) if self.chat_template else text
+
+
+def load_tokenizer(folder: Path) -> TargetTokenizer:
+    """Reads tokenizer.json, tokenizer_config.json and generation_config.json of a model or engine folder."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise SpecError(
+            f"{folder} holds no tokenizer.json, which verify needs to call the target engine directly.",
+            remedy="Give --tokenizer the model's folder, or leave it out to compare with the orchestrator alone.",
+        )
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise EnvironmentMissing(
+            "The Python package tokenizers is not installed.", remedy="Install it with: pip install 'trtspec[client]'."
+        ) from error
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the Rust side raises plain Exception for every fault of the file
+        raise SpecError(
+            f"{path} is not a tokenizer file: {error}.", remedy="Fetch the model's tokenizer again."
+        ) from error
+
+    settings = _read_json(folder / "tokenizer_config.json")
+    bos_id = tokenizer.token_to_id(_token_text(settings.get("bos_token")))
+
+    def encode(text: str) -> tuple[int, ...]:
+        ids = tuple(tokenizer.encode(text, add_special_tokens=True).ids)
+        # Like the orchestrator: a tokenizer that adds BOS must not double the one that the template writes.
+        return ids[1:] if len(ids) > 1 and ids[0] == ids[1] == bos_id else ids
+
+    return TargetTokenizer(
+        folder=folder,
+        encode=encode,
+        end_ids=_find_end_ids(folder, settings, tokenizer.token_to_id),
+        chat_template=_load_chat_template(folder, settings),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path} cannot be read as JSON: {error}.", remedy="Fetch the model's files again.") from error
+    if not isinstance(value, dict):
+        raise SpecError(f"{path}: a JSON object was expected.", remedy="Fetch the model's files again.")
+    return value
+
+
+def _token_text(value: Any) -> str:
+    """Special tokens stand in tokenizer_config.json as a string or as an AddedToken object."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else ""
+
+
+def _find_end_ids(folder: Path, settings: dict[str, Any], id_of: Callable[[str], int | None]) -> tuple[int, ...]:
+    """The first of generation_config.json, config.json and tokenizer_config.json that names an end token."""
+    for name in ("generation_config.json", "config.json"):
+        value = _read_json(folder / name).get("eos_token_id")
+        ids = value if isinstance(value, list) else [value]
+        if ids and all(isinstance(item, int) for item in ids):
+            return tuple(ids)
+    end = _token_text(settings.get("eos_token"))
+    end_id = id_of(end) if end else None
+    return () if end_id is None else (end_id,)
+
+
+def _load_chat_template(folder: Path, settings: dict[str, Any]) -> Callable[[str], str] | None:
+    template_file = folder / "chat_template.jinja"
+    source = template_file.read_text(encoding="utf-8") if template_file.is_file() else settings.get("chat_template")
+    if isinstance(source, list):
+        named = {row.get("name"): row.get("template") for row in source if isinstance(row, dict)}
+        source = named.get("default")
+    if not isinstance(source, str) or not source:
+        return None
+    return _compile_template(source, settings, str(folder))
+
+
+def _compile_template(source: str, settings: dict[str, Any], where: str) -> Callable[[str], str]:
+    try:
+        from jinja2 import TemplateError
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ImportError as error:
+        raise EnvironmentMissing(
+            "The Python package jinja2 is not installed, and this model has a chat template.",
+            remedy="Install it with: pip install 'trtspec[local]'.",
+        ) from error
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    # The settings and the two functions that Hugging Face templates rely on; a template is a stranger's program.
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    tokens = {name: _token_text(settings.get(name)) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
+
+    def render(text: str) -> str:
+        messages = [{"role": "user", "content": text}]
+        try:
+            return environment.from_string(source).render(messages=messages, add_generation_prompt=True, **tokens)
+        except TemplateError as error:
+            raise SpecError(
+                f"The chat template of {where} cannot be rendered: {error}.",
+                remedy="Correct it in tokenizer_config.json.",
+            ) from error
+
+    return render
