@@ -1,10 +1,12 @@
 """Requests of all kinds to one running server: the tiny pair, built, deployed and served as a user would."""
 
 import json
+import re
 import threading
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -319,3 +321,25 @@ def test_clients_that_go_away_disturb_nobody(served):
             client.async_stream_infer(STREAMING, text_inputs(grpcclient, "a" * 30, stream=("BOOL", True)))
         client.stop_stream(cancel_requests=True)
     assert generate(served, "hello")["text_output"] == expected
+
+
+def test_the_readmes_curl_lines_work(served):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    calls = re.findall(r"^curl -sN? localhost:8000/v2/models/(\S+) -d '(.*)'$", readme, re.MULTILINE)
+    assert {path for path, _ in calls} == {f"{UNARY}/generate", f"{STREAMING}/generate", f"{STREAMING}/generate_stream"}
+    for path, body in calls:
+        inputs = json.loads(body)
+        if path.endswith("generate_stream"):
+            text = inputs.pop("text_input")
+            assert len(events(served, text, **inputs)) > 1
+        else:
+            assert post(served, path, inputs)[0] == 200
+
+
+def test_the_readmes_python_works(served, capsys):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    exec(code.replace("localhost:8001", served.grpc_url), {})
+    first, *pieces = capsys.readouterr().out.splitlines()
+    assert "[[" in first
+    assert pieces

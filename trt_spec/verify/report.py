@@ -172,8 +172,8 @@ def verdict_line(report: Report) -> str:
     return f"{words} ({counts}; reference: {report.reference}), speedup {_number(report.speedup, 'x')}"
 
 
-_SPEED_COLUMNS = ("tokens/s", "median tokens/s", "median time to first token", "tokens", "seconds")
-_PROMPT_COLUMNS = ("prompt", "verdict", "tokens", "accepted / drafted", "plain tokens/s", "speculative tokens/s")
+_SPEED_COLUMNS = ("tokens/s", "median", "first token", "tokens", "seconds")
+_PROMPT_COLUMNS = ("prompt", "verdict", "tokens", "accepted / drafted", "plain", "speculative")
 
 
 def _speed_rows(report: Report) -> list[tuple[str, ...]]:
@@ -181,11 +181,11 @@ def _speed_rows(report: Report) -> list[tuple[str, ...]]:
         _side_row("plain (target alone)", report.plain),
         _side_row("with speculation", report.speculative),
         ("ratio", _number(report.speedup, "x"), _number(report.speedup_of_medians, "x"), "", "", ""),
-        ("median of the ratios per prompt", "", _number(report.speedup_of_pairs, "x"), "", "", ""),
+        ("median ratio per prompt", "", _number(report.speedup_of_pairs, "x"), "", "", ""),
     ]
     for what, alone in (
-        ("target engine, called directly", report.target_alone),
-        ("draft engine alone (not the same model)", report.draft_alone),
+        ("target, called directly", report.target_alone),
+        ("draft alone (not the same model)", report.draft_alone),
     ):
         if alone is not None:
             rows.append((what, _number(alone.tokens_per_s), "", "", str(alone.tokens), f"{alone.seconds:.1f}"))

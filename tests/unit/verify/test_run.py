@@ -54,7 +54,7 @@ def test_honest_server_passes(options: VerifyOptions, tmp_path: Path) -> None:
     }
     assert document["conditions"]["num_draft_tokens"] == 4
     markdown = (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
-    assert DIRECT_REFERENCE in markdown and "| two |" in markdown and "draft engine alone" in markdown
+    assert DIRECT_REFERENCE in markdown and "| two |" in markdown and "draft alone" in markdown
 
 
 def test_sides_run_in_alternating_order_after_the_reference(options: VerifyOptions, fake_triton) -> None:

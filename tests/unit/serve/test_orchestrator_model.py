@@ -1,0 +1,280 @@
+"""The orchestrator's Triton glue on a fake Python backend: what a real server cannot be made to do on demand."""
+
+import asyncio
+import json
+import shutil
+import sys
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+
+from trt_spec.serve.orchestrator_model import TritonPythonModel
+
+FINAL = 1
+
+
+class Tensor:
+    def __init__(self, name, values):
+        self.name, self._values = name, values
+
+    def as_numpy(self):
+        return self._values
+
+
+class TritonError:
+    INTERNAL, INVALID_ARG, UNAVAILABLE, CANCELLED = range(4)
+
+    def __init__(self, message, code=INTERNAL):
+        self._message, self.code = message, code
+
+    def message(self):
+        return self._message
+
+
+class InferenceResponse:
+    def __init__(self, output_tensors=(), error=None):
+        self.outputs = {tensor.name: tensor for tensor in output_tensors}
+        self._error = error
+
+    def has_error(self):
+        return self._error is not None
+
+    def error(self):
+        return self._error
+
+
+class FakeRequest:
+    """A client's request that collects its responses."""
+
+    def __init__(self, text, **inputs):
+        given = {"text_input": np.array([[text.encode()]], np.object_), "max_tokens": np.array([[6]], np.int32)}
+        given |= {name: np.array([[value]]) for name, value in inputs.items()}
+        self.inputs = {name: Tensor(name, values) for name, values in given.items()}
+        self.responses = []
+        self.done = threading.Event()
+        self.cancelled = False
+
+    def parameters(self):
+        return "{}"
+
+    def is_cancelled(self):
+        return self.cancelled
+
+    def get_response_sender(self):
+        return self
+
+    def send(self, response=None, flags=0):
+        self.responses.append(response)
+        if flags == FINAL:
+            assert not self.done.is_set(), "two final responses"
+            self.done.set()
+
+    def wait(self):
+        assert self.done.wait(10), "no answer"
+        return self.responses[-1]
+
+
+@pytest.fixture
+def triton(monkeypatch):
+    """A stand-in for triton_python_backend_utils; ``engine(model, ids, n, drafts)`` answers engine calls."""
+    module = types.ModuleType("triton_python_backend_utils")
+    module.Tensor, module.TritonError, module.InferenceResponse = Tensor, TritonError, InferenceResponse
+    module.TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL
+    module.warnings = []
+    module.Logger = types.SimpleNamespace(log_warn=module.warnings.append, log_error=module.warnings.append)
+    module.get_input_tensor_by_name = lambda request, name: request.inputs.get(name)
+    module.get_output_tensor_by_name = lambda response, name: response.outputs.get(name)
+
+    class InferenceRequest:
+        def __init__(self, model_name, requested_output_names, inputs):
+            self.model, self.inputs = model_name, {tensor.name: tensor.as_numpy() for tensor in inputs}
+
+        async def async_exec(self):
+            ids = self.inputs["input_ids"][0].tolist()
+            drafts = self.inputs.get("draft_input_ids", np.empty((1, 0), np.int32))[0].tolist()
+            new = module.engine(self.model, ids, int(self.inputs["request_output_len"][0, 0]), drafts)
+            new = await new if asyncio.iscoroutine(new) else new
+            if isinstance(new, str):
+                return InferenceResponse(error=TritonError(new))
+            return InferenceResponse(
+                [Tensor("output_ids", np.array([[new]])), Tensor("sequence_length", np.array([[len(new)]]))]
+            )
+
+    module.InferenceRequest = InferenceRequest
+    module.engine = lambda model, ids, n, drafts: [len(ids) % 300 + i for i in range(n)]
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", module)
+    return module
+
+
+@pytest.fixture
+def start(triton, tiny, tmp_path):
+    """start(**parameters) -> an initialised model, finalized at the end of the test."""
+    shutil.copytree(tiny / "tokenizer", tmp_path / "1" / "tokenizer")
+    started = []
+
+    def start(decoupled=False, **parameters):
+        given = {
+            "tensorrt_llm_model_name": "target",
+            "tensorrt_llm_draft_model_name": "draft",
+            "tokenizer_dir": "tokenizer",
+            "engine_seed_name": "seed",
+            "max_input_len": 64,
+            "max_seq_len": 128,
+            "max_draft_len": 2,
+            "max_inflight_requests": 4,
+            "max_queue_requests": 4,
+            **parameters,
+        }
+        config = {
+            "parameters": {name: {"string_value": str(value)} for name, value in given.items()},
+            "input": [{"name": "text_input"}, {"name": "max_tokens"}, {"name": "stream"}],
+            "model_transaction_policy": {"decoupled": decoupled},
+        }
+        model = TritonPythonModel()
+        model.initialize({"model_config": json.dumps(config), "model_repository": str(tmp_path), "model_version": "1"})
+        started.append(model)
+        return model
+
+    yield start
+    for model in started:
+        model.finalize()
+
+
+def text_of(response):
+    assert not response.has_error(), response.error().message()
+    return response.outputs["text_output"].as_numpy()[0, 0].decode()
+
+
+def counts_of(response):
+    names = ("total_draft_tokens", "total_accepted_draft_tokens", "draft_rounds")
+    return tuple(int(response.outputs[name].as_numpy()[0, 0]) for name in names)
+
+
+def test_an_answer_counts_what_was_drafted_and_accepted(start):
+    request = FakeRequest("a")
+    start().execute([request])
+    assert counts_of(request.wait()) == (4, 4, 2)
+    assert len(request.responses) == 1
+
+
+def test_a_stream_sends_a_response_a_round(start):
+    request, whole = FakeRequest("a", stream=True), FakeRequest("a")
+    model = start(decoupled=True)
+    model.execute([request])
+    request.wait()
+    model.execute([whole])
+    assert "".join(map(text_of, request.responses)) == text_of(whole.wait())
+    assert len(request.responses) >= 3
+
+
+def test_more_requests_than_slots_and_queue_are_turned_away_and_only_those(triton, start):
+    gate = threading.Event()
+
+    async def engine(model, ids, n, drafts):
+        await asyncio.to_thread(gate.wait)
+        return [1] * n
+
+    triton.engine = engine
+    requests = [FakeRequest("a") for _ in range(10)]
+    model = start(max_inflight_requests=2, max_queue_requests=3)
+    for request in requests:
+        model.execute([request])
+    for refused in requests[5:]:
+        error = refused.wait().error()
+        assert (error.code, "try again later" in error.message()) == (TritonError.UNAVAILABLE, True)
+    assert not any(request.done.is_set() for request in requests[:5])
+    gate.set()
+    for served in requests[:5]:
+        assert text_of(served.wait())
+    later = FakeRequest("a")
+    model.execute([later])
+    assert text_of(later.wait())
+
+
+def test_many_calls_wait_for_engines_at_the_same_time(triton, start):
+    """Python's default executor would let through a handful."""
+    together = threading.Barrier(33)
+
+    async def engine(model, ids, n, drafts):
+        await asyncio.to_thread(together.wait, 10)
+        return []
+
+    triton.engine = engine
+    requests = [FakeRequest("a") for _ in range(33)]
+    start(max_inflight_requests=64).execute(requests)
+    time.sleep(0)
+    for request in requests:
+        request.wait()
+    assert not together.broken
+
+
+def test_a_failing_draft_leaves_the_answer_to_the_target(triton, start):
+    def engine(model, ids, n, drafts):
+        return "out of memory" if model == "draft" else [len(ids) % 300 + i for i in range(n)]
+
+    whole, request = FakeRequest("a"), FakeRequest("a")
+    model = start()
+    model.execute([whole])
+    expected = text_of(whole.wait())
+    triton.engine = engine
+    model.execute([request])
+    assert text_of(request.wait()) == expected
+    assert counts_of(request.responses[-1])[:2] == (0, 0)
+    assert len(triton.warnings) == 1
+    assert "out of memory" in triton.warnings[0]
+
+
+def test_a_failing_target_is_the_clients_to_know_and_nobody_elses(triton, start):
+    failing = FakeRequest("a")
+    model = start()
+    engine, triton.engine = triton.engine, lambda *call: "no such model"
+    model.execute([failing])
+    assert "no such model" in failing.wait().error().message()
+    triton.engine = engine
+    following = FakeRequest("a")
+    model.execute([following])
+    assert text_of(following.wait())
+
+
+def test_an_unforeseen_failure_is_an_error_response(triton, start):
+    request = FakeRequest("a")
+    triton.engine = lambda *call: 1 / 0
+    start().execute([request])
+    assert "division by zero" in request.wait().error().message()
+
+
+def test_a_cancelled_request_ends_within_a_round(triton, start):
+    calls = []
+
+    def engine(model, ids, n, drafts):
+        calls.append(model)
+        request.cancelled = True
+        return [len(ids) % 300 + i for i in range(n)]
+
+    request, triton.engine = FakeRequest("a"), engine
+    start().execute([request])
+    assert request.wait().error().code == TritonError.CANCELLED
+    assert calls == ["draft", "target"]
+
+
+def test_finalize_answers_what_is_still_running(triton, start):
+    async def engine(model, ids, n, drafts):
+        await asyncio.sleep(60)
+
+    triton.engine = engine
+    model, requests = start(), [FakeRequest("a") for _ in range(6)]
+    model.execute(requests)
+    time.sleep(0.05)
+    model.finalize()
+    for request in requests:
+        assert "stopping" in request.wait().error().message()
+    model.finalize = lambda: None  # it is ended: the fixture has nothing left to do
+
+
+def test_without_a_draft_model_the_target_answers_alone(start):
+    request = FakeRequest("a")
+    start(tensorrt_llm_draft_model_name="", max_draft_len=0).execute([request])
+    assert counts_of(request.wait()) == (0, 0, 0)
