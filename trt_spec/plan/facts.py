@@ -48,6 +48,18 @@ class ModelFacts:
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
+    dtype: str
+    eos_ids: tuple[int, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, biases and norms included; tied embeddings count once."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        attention = hidden * (2 * q + 2 * kv) + self.qkv_bias * (q + 2 * kv) + self.output_bias * hidden
+        mlp = 3 * hidden * inner + self.mlp_bias * (2 * inner + hidden)
+        embeddings = self.vocab_size * hidden * (1 if self.tied_embeddings else 2)
+        return embeddings + hidden + self.layers * (attention + mlp + 2 * hidden)
 
 
 def resolve_facts(config: Mapping[str, Any], *, source: str) -> ModelFacts:
@@ -90,7 +102,14 @@ def resolve_facts(config: Mapping[str, Any], *, source: str) -> ModelFacts:
         qkv_bias=family == "qwen2" or attention_bias,
         output_bias=family == "llama" and attention_bias,
         mlp_bias=family == "llama" and bool(config.get("mlp_bias", False)),
+        dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
+        eos_ids=_eos_ids(config),
     )
+
+
+def _eos_ids(config: Mapping[str, Any]) -> tuple[int, ...]:
+    eos = config.get("eos_token_id")
+    return tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
 
 
 def _positive(config: Mapping[str, Any], key: str, source: str, *, default: int | None = None) -> int:
@@ -106,12 +125,6 @@ def _positive(config: Mapping[str, Any], key: str, source: str, *, default: int 
 
 
 def _check_features(config: Mapping[str, Any], source: str) -> None:
-    if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "?")
-        raise SpecError(
-            f"{source}: the checkpoint is already quantised ({method}).",
-            remedy="Start from the unquantised checkpoint and choose `quantization` in the spec.",
-        )
     if config.get("use_sliding_window") or (config.get("sliding_window") and config.get("model_type") != "qwen2"):
         raise SpecError(
             f"{source}: sliding-window attention is not supported.",

@@ -165,6 +165,14 @@ FAULTS = {
     ),
     "missing folder": (shutil.rmtree, "does not exist"),
     "unreadable config": (lambda folder: (folder / "config.json").write_text("{"), r"config\.json"),
+    "quantised": (
+        lambda folder: (folder / "config.json").write_text(
+            json.dumps(
+                {**json.loads((folder / "config.json").read_text()), "quantization_config": {"quant_method": "awq"}}
+            )
+        ),
+        "already quantised .awq",
+    ),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
 }
 

@@ -84,12 +84,38 @@ def test_biases_by_family(changes, qkv, output, mlp):
         ({"partial_rotary_factor": 0.5}, "partial rotary"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'yarn'"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 4.0}}, "low_freq_factor"),
-        ({"quantization_config": {"quant_method": "awq"}}, "awq"),
     ],
 )
 def test_what_would_be_built_wrongly_is_refused(changes, words):
     with pytest.raises(SpecError, match=words):
         facts_of(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters"),
+    [
+        ({}, 3_212_749_824),  # Llama 3.2 3B as published
+        (  # Llama 3.1 8B
+            {
+                "hidden_size": 4096,
+                "intermediate_size": 14336,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 32,
+                "tie_word_embeddings": False,
+            },
+            8_030_261_248,
+        ),
+    ],
+)
+def test_parameters_are_those_of_the_published_models(changes, parameters):
+    assert facts_of(**changes).parameters == parameters
+
+
+def test_dtype_and_end_ids_in_all_spellings():
+    assert facts_of(torch_dtype="bfloat16").dtype == facts_of(dtype="bfloat16").dtype == "bfloat16"
+    assert facts_of(eos_token_id=[1, 2]).eos_ids == (1, 2)
+    assert facts_of(eos_token_id=7).eos_ids == (7,)
+    assert facts_of().eos_ids == ()
 
 
 def test_llama3_frequencies_keep_short_waves_and_stretch_long_ones():

@@ -37,6 +37,7 @@ def write_engine(source: Path, params: Mapping[str, Any], folder: Path, on_progr
     """
     with Checkpoint.open(source) as checkpoint, WeightFile(folder) as weights:
         facts = resolve_facts(checkpoint.config, source=str(source / "config.json"))
+        _check_unquantised(checkpoint.config, source)
         _check_length(facts, params["max_seq_len"], source)
         loader = TensorLoader(checkpoint, facts, source)
         builder = GraphBuilder(
@@ -127,6 +128,15 @@ def expected_shapes(facts: ModelFacts) -> dict[str, tuple[int, ...]]:
             if has_bias:
                 shapes[f"{prefix}.{name}.bias"] = (rows,)
     return shapes
+
+
+def _check_unquantised(config: Mapping[str, Any], source: Path) -> None:
+    if config.get("quantization_config"):
+        method = config["quantization_config"].get("quant_method", "?")
+        raise SpecError(
+            f"{source}: the checkpoint is already quantised ({method}).",
+            remedy="Start from the unquantised checkpoint and choose `quantization` in the spec.",
+        )
 
 
 def _write_generation_config(source: Path, config: Mapping[str, Any], folder: Path) -> None:
