@@ -22,7 +22,8 @@ from trt_spec.deploy.launch import running_triton
 from trt_spec.deploy.ports import find_free_ports
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
 from trt_spec.plan.workspace import Workspace
-from trt_spec.verify.client import DRAFT, TARGET, TritonClient
+from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
+from trt_spec.verify.client import TritonClient
 
 STEPS = 48
 PAIRS = 9
@@ -87,7 +88,7 @@ def main() -> None:
         running_triton(resolve_launch(place.root, None, find_free_ports())) as server,
         TritonClient(server.grpc_url, deadline_s=DEADLINE_S) as client,
     ):
-        for role, model in (("target", TARGET), ("draft", DRAFT)):
+        for role, model in (("target", TARGET_MODEL), ("draft", DRAFT_MODEL)):
             bare = BareSession(place.engine(role))
             pairs = []
             for pair in range(PAIRS + 1):

@@ -18,8 +18,9 @@ from trt_spec.deploy.launch import running_triton
 from trt_spec.deploy.ports import find_free_ports
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
 from trt_spec.plan.workspace import Workspace
+from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.spec.load import load_spec
-from trt_spec.verify.client import TARGET, TritonClient
+from trt_spec.verify.client import TritonClient
 
 UNARY, STREAMING = "tensorrt_llm_bls", "ensemble"
 MAX_DRAFT_LEN = 4
@@ -97,7 +98,7 @@ def test_ids_equal_the_target_engine_called_directly(served, tiny):
     tokenizer = TextTokenizer(tiny / "tokenizer")
     with TritonClient(served.grpc_url, deadline_s=60) as client:
         for text in PROMPTS:
-            direct = client.generate_from_ids(TARGET, tokenizer.encode(text), 24, (315, 316), label=text)
+            direct = client.generate_from_ids(TARGET_MODEL, tokenizer.encode(text), 24, (315, 316), label=text)
             speculative = client.infer(text, 24, MAX_DRAFT_LEN, label=text)
             assert speculative.output_ids == tuple(direct)
 
@@ -202,7 +203,7 @@ BAD_REQUESTS = {
     "empty prompt": ({"text_input": "", "max_tokens": 4}, "text_input is empty"),
     "max_tokens 0": ({"text_input": "a", "max_tokens": 0}, "max_tokens is 0, expected 1 to"),
     "max_tokens negative": ({"text_input": "a", "max_tokens": -1}, "max_tokens is -1"),
-    "max_tokens beyond the engine": ({"text_input": "a", "max_tokens": 124}, "expected 1 to 123"),
+    "max_tokens beyond the limit": ({"text_input": "a", "max_tokens": 61}, "expected 1 to 60"),
     "prompt too long": ({"text_input": "안" * 40, "max_tokens": 4}, "takes at most 64"),
     "unknown key": ({"text_input": "a", "max_tokens": 4, "max_token": 5}, "unknown input max_token"),
     "too many drafts": ({"text_input": "a", "max_tokens": 4, "num_draft_tokens": 5}, "num_draft_tokens is 5"),
@@ -265,7 +266,7 @@ def engine_call(client, ids, new_tokens, **more):
         tensor = grpcclient.InferInput(name, list(array.shape), dtype)
         tensor.set_data_from_numpy(array)
         inputs.append(tensor)
-    return client.infer(TARGET, inputs)
+    return client.infer(TARGET_MODEL, inputs)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 from trt_spec import __version__
 from trt_spec.build.digests import load_digests
 from trt_spec.build.onnx.tools import resolve_tools
-from trt_spec.build.source.checkpoint import load_json_object
 from trt_spec.build.source.resolve import load_model_folder
+from trt_spec.build.source.shards import load_json_object
 from trt_spec.build.store import is_finished, run_step
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import resolve_facts
@@ -21,7 +21,7 @@ from trt_spec.plan.vocabulary import check_same_vocabulary, load_vocabulary
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role, Spec
 from trt_spec.util.cache import resolve_cache_dir
-from trt_spec.util.files import write_text_atomic
+from trt_spec.util.files import exclusive, write_text_atomic
 
 SOURCE_PATTERNS = ("config.json", "generation_config.json", "tokenizer*.json", "chat_template.jinja", "*.safetensors")
 
@@ -52,16 +52,24 @@ def run_build(options: BuildOptions, report: ReportProgress) -> tuple[Manifest, 
         for role, model in spec.models().items()
     }
     _check_pair(sources)
+    workspace.root.mkdir(parents=True, exist_ok=True)
+    with exclusive(workspace.root):
+        return _run_steps(options, sources, cache_dir, report)
+
+
+def _run_steps(
+    options: BuildOptions, sources: Mapping[Role, Path], cache_dir: Path, report: ReportProgress
+) -> tuple[Manifest, list[str]]:
     ran: list[str] = []
     engines: dict[str, EngineEntry] = {}
-    for step in plan_onnx_steps(spec):
+    for step in plan_onnx_steps(options.spec):
         entry, made = _build_engine(step, sources[step.role], options, cache_dir, report)
         engines[step.role] = entry
         ran.extend([step.id] if made else [])
-    manifest = Manifest(trtspec=__version__, spec=spec, engines=engines)
-    text = render_manifest(manifest)
-    if not workspace.manifest.is_file() or workspace.manifest.read_text(encoding="utf-8") != text:
-        write_text_atomic(workspace.manifest, text)
+    manifest = Manifest(trtspec=__version__, spec=options.spec, engines=engines)
+    text, path = render_manifest(manifest), options.workspace.manifest
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_text_atomic(path, text)
     return manifest, ran
 
 
@@ -101,7 +109,6 @@ def _build_engine(
     config_file = source / "config.json"
     facts = resolve_facts(load_json_object(config_file), source=str(config_file))
     entry = EngineEntry(
-        path=folder,
         fingerprint=fingerprint,
         source=step.source,
         vocab_size=facts.vocab_size,

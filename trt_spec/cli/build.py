@@ -32,6 +32,6 @@ def command(spec: Path, workspace: Path | None, force: bool, as_json: bool) -> N
         click.echo(json.dumps({"ran": ran, "manifest": json.loads(render_manifest(manifest))}, indent=2))
         return
     click.echo(f"Built {', '.join(ran)}." if ran else "Nothing to do: everything is built.", err=True)
-    for role, engine in manifest.engines.items():
-        click.echo(f"  {role:7} {engine.path}", err=True)
+    for role in manifest.engines:
+        click.echo(f"  {role:7} {place.engine(role)}", err=True)
     click.echo(f"Next: trtspec deploy {spec}", err=True)

@@ -55,6 +55,12 @@ class VerbGroup(click.Group):
                 raise
             click.echo(f"trtspec: {error}", err=True)
             sys.exit(error.exit_code)
+        except OSError as error:
+            if ctx.params.get("debug"):
+                raise
+            where = f" ({error.filename})" if error.filename else ""
+            click.echo(f"trtspec: {error.strerror or error}{where}. Make room or choose another place.", err=True)
+            sys.exit(1)
         except KeyboardInterrupt:
             if ctx.params.get("debug"):
                 raise

@@ -38,7 +38,6 @@ class Deployment:
     max_seq_len: int
     max_batch_size: int
     kv_cache_tokens: int
-    max_inflight_requests: int = 64
     max_queue_requests: int = 256
 
     def check(self) -> None:

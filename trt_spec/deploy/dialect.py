@@ -83,7 +83,7 @@ def _resolve_recorded(version: str) -> str:
             return same_minor[0]
     raise SpecError(
         f"No Triton templates are recorded for TensorRT-LLM {version!r}.",
-        remedy=f"Set tensorrt_llm to 1.2.1 or to one of {', '.join(RECORDED_VERSIONS)}.",
+        remedy="Set tensorrt_llm to 0.17.0, 0.18.2 or 1.2.1.",
     )
 
 

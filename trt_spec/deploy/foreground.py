@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 
@@ -21,12 +20,9 @@ def run_until_stopped(
 
     The same signals during the start stop it as well, and raise KeyboardInterrupt. Main thread only.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for SIGHUP to be ignored
-            signal.signal(number, signal.default_int_handler)
     with running_triton(options, on_wait) as server:
-        on_ready(server)
         try:
+            on_ready(server)
             while (failure := judge_server(server)) is None:
                 time.sleep(_POLL_S)
         except KeyboardInterrupt:

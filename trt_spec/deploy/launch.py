@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import time
 import urllib.error
@@ -30,6 +31,7 @@ from trt_spec.deploy.server import (
 from trt_spec.deploy.shell_paths import is_plain, link_plain_path
 from trt_spec.deploy.triton import TritonInstall, find_triton, write_backends
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed
+from trt_spec.util.files import exclusive
 
 BACKENDS_FOLDER = "backends"
 REPOSITORY_LINK = "served-repository"
@@ -71,10 +73,11 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
     check_repository(options.repository)
     address = resolve_address(options.host)
     options.workspace.mkdir(parents=True, exist_ok=True)
-    _check_not_running(options.workspace)
-    check_ports(address, options.ports, _find_port_remedy(options))
-    backends = options.backends or write_backends(install, options.workspace / BACKENDS_FOLDER)
-    server = _start(install, options, backends, address)
+    with exclusive(options.workspace):
+        _check_not_running(options.workspace)
+        check_ports(address, options.ports, _find_port_remedy(options))
+        backends = options.backends or write_backends(install, options.workspace / BACKENDS_FOLDER)
+        server = _start(install, options, backends, address)
     try:
         _wait_until_ready(server, options.timeout_s, on_wait)
     except BaseException:
@@ -86,12 +89,30 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
 
 @contextlib.contextmanager
 def running_triton(options: LaunchOptions, on_wait: Callable[[float], None] | None = None) -> Iterator[RunningServer]:
-    """Run Triton for the length of a with block; it is stopped on every way out, Ctrl-C included."""
-    server = launch_triton(options, on_wait)
+    """Run Triton for the length of a with block; it is stopped on every way out, Ctrl-C, SIGTERM and SIGHUP included.
+
+    The two signals raise KeyboardInterrupt meanwhile. Main thread only.
+    """
+    with _interrupting_signals():
+        server = launch_triton(options, on_wait)
+        try:
+            yield server
+        finally:
+            stop_triton(options.workspace)
+
+
+@contextlib.contextmanager
+def _interrupting_signals() -> Iterator[None]:
+    """Triton runs in a session of its own and would outlive a parent that these signals kill."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup asked for SIGHUP to be ignored
+            signal.signal(number, signal.default_int_handler)
     try:
-        yield server
+        yield
     finally:
-        stop_triton(options.workspace)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def check_repository(repository: Path) -> None:

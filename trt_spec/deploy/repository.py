@@ -15,13 +15,9 @@ from trt_spec.deploy.deployment import TOKENIZER_FILES, Deployment
 from trt_spec.deploy.dialect import Dialect, ModelDialect, load_dialect
 from trt_spec.deploy.ownership import check_replaceable, write_marker
 from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, render_pbtxt
-from trt_spec.serve.contract import SEED_NAMES
+from trt_spec.serve.contract import DRAFT_MODEL, SEED_NAMES, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.util.files import atomic_directory
 
-TARGET_MODEL = "tensorrt_llm"
-DRAFT_MODEL = "tensorrt_llm_draft"
-UNARY_MODEL = "tensorrt_llm_bls"
-STREAMING_MODEL = "ensemble"
 REPOSITORY_KIND = "model repository"
 SERVE_PACKAGE = "trtspec_serve"  # the name under which trt_spec.serve is copied beside each model.py
 TOKENIZER_FOLDER = "tokenizer"
@@ -153,7 +149,8 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
         "max_input_len": str(deployment.max_input_len),
         "max_output_len": str(deployment.max_output_len),
         "max_seq_len": str(deployment.max_seq_len),
-        "max_inflight_requests": str(deployment.max_inflight_requests),
+        # Engines that hold fewer sequences than are in flight would read every prompt anew in every round.
+        "max_inflight_requests": str(deployment.max_batch_size),
         "max_queue_requests": str(deployment.max_queue_requests),
     }
     return ModelConfig(

@@ -17,6 +17,7 @@ from trt_spec.plan.manifest import Manifest, load_manifest
 from trt_spec.plan.workspace import WORKSPACES, Workspace, resolve_workspace
 from trt_spec.spec.load import load_spec
 from trt_spec.spec.model import Spec
+from trt_spec.util.files import exclusive
 
 LOCAL_BACKENDS = ("onnx",)  # what the embedded Triton can serve
 
@@ -29,7 +30,8 @@ def deploy_workspace(workspace: Workspace, spec: Spec | None = None) -> Path:
     manifest = load_manifest(workspace)
     if spec is not None:
         _check_same_spec(spec, manifest.spec)
-    return write_repository(resolve_deployment(manifest, workspace), workspace.repository)
+    with exclusive(workspace.root):
+        return write_repository(resolve_deployment(manifest, workspace), workspace.repository)
 
 
 def resolve_deployment(manifest: Manifest, workspace: Workspace) -> Deployment:
@@ -37,12 +39,12 @@ def resolve_deployment(manifest: Manifest, workspace: Workspace) -> Deployment:
     spec = manifest.spec
     target, draft = manifest.engines["target"], manifest.engines.get("draft")
     longest = max(entry.max_seq_len for entry in manifest.engines.values())
-    target_path = (workspace.root / target.path).absolute()
+    target_path = workspace.engine("target").absolute()
     return Deployment(
         name=spec.name,
         tensorrt_llm=spec.tensorrt_llm,
         target_engine=target_path,
-        draft_engine=None if draft is None else (workspace.root / draft.path).absolute(),
+        draft_engine=None if draft is None else workspace.engine("draft").absolute(),
         tokenizer_dir=target_path,
         max_draft_len=0 if draft is None else spec.speculation.max_draft_len,
         max_input_len=spec.limits.max_input_len,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trt_spec.errors import SpecError
@@ -12,11 +10,13 @@ from trt_spec.spec.model import Spec
 
 
 class EngineEntry(BaseModel):
-    """One built engine; lengths in tokens, ``max_seq_len`` includes ``max_draft_len``."""
+    """One built engine; lengths in tokens, ``max_seq_len`` includes ``max_draft_len``.
+
+    It lies at ``workspace.engine(role)``, wherever the workspace is moved to.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: Path
     fingerprint: str
     source: str
     vocab_size: int

@@ -8,15 +8,19 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-CALLS_IN_FLIGHT = 64
-"""Triton's async_exec waits in the loop's default executor, which Python caps at a handful of threads."""
+MIN_CALLS_IN_FLIGHT = 64
 
 
 class EventLoopThread:
-    """Runs coroutines submitted from other threads; ``stop`` cancels what is left and ends thread and executor."""
+    """Runs coroutines submitted from other threads; ``stop`` cancels what is left and ends thread and executor.
 
-    def __init__(self, calls_in_flight: int = CALLS_IN_FLIGHT) -> None:
-        self._executor = ThreadPoolExecutor(calls_in_flight, thread_name_prefix="engine-call")
+    Triton's async_exec waits in the loop's default executor, which Python caps at a handful of threads: this one has a
+    thread for each of ``calls_in_flight``, 64 at least.
+    """
+
+    def __init__(self, calls_in_flight: int) -> None:
+        threads = max(calls_in_flight, MIN_CALLS_IN_FLIGHT)
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="engine-call")
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(self._executor)
         self._thread = threading.Thread(target=self._run, name="event-loop", daemon=True)

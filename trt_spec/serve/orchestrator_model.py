@@ -8,7 +8,6 @@ response) and a decoupled one (``ensemble``: a response a round when the client 
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,15 @@ from .speculate import RoundCounts, speculate
 from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
 from .triton_engines import EngineFailed, TritonEngines
-from .triton_request import BadRequest, TensorReader
+from .triton_request import BadRequest, TensorReader, read_parameters
 
 
 class ClientGone(Exception):
     """The request was cancelled."""
+
+
+class ServerBusy(Exception):
+    """More requests are waiting than the deployment holds."""
 
 
 class TritonPythonModel:
@@ -34,9 +37,7 @@ class TritonPythonModel:
         import triton_python_backend_utils as triton
 
         self._triton = triton
-        config = json.loads(args["model_config"])
-        parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
-        self._declared = {tensor["name"] for tensor in config["input"]}
+        config, parameters = read_parameters(args)
         self._decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled", False))
         self._limits = OrchestratorLimits.from_parameters(parameters)
         folder = Path(args["model_repository"], args["model_version"])
@@ -49,7 +50,7 @@ class TritonPythonModel:
         )
         self._slots = asyncio.Semaphore(self._limits.max_inflight_requests)
         self._admitted = 0
-        self._loop = EventLoopThread()
+        self._loop = EventLoopThread(self._limits.max_inflight_requests)
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
@@ -61,38 +62,42 @@ class TritonPythonModel:
     async def _serve(self, request: Any, sender: Any) -> None:
         """Answers one request; whatever goes wrong stays with that request."""
         triton = self._triton
-        final = triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        error_code = triton.TritonError.INTERNAL
         try:
-            if self._admitted >= self._limits.max_inflight_requests + self._limits.max_queue_requests:
-                error_code = triton.TritonError.UNAVAILABLE
-                raise BadRequest(f"{self._admitted} requests are waiting already; try again later.")
-            self._admitted += 1
-            try:
-                async with self._slots:
-                    await self._answer(request, sender)
-            finally:
-                self._admitted -= 1
+            await self._admit(request, sender)
             return
         except BadRequest as error:
-            message = str(error)
-            if error_code == triton.TritonError.INTERNAL:
-                error_code = triton.TritonError.INVALID_ARG
+            refusal = triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
+        except ServerBusy as error:
+            refusal = triton.TritonError(str(error), triton.TritonError.UNAVAILABLE)
         except ClientGone:
-            message, error_code = "cancelled", triton.TritonError.CANCELLED
+            refusal = triton.TritonError("cancelled", triton.TritonError.CANCELLED)
         except asyncio.CancelledError:
-            message, error_code = "the server is stopping", triton.TritonError.UNAVAILABLE
+            refusal = triton.TritonError("the server is stopping", triton.TritonError.UNAVAILABLE)
         except EngineFailed as error:
-            message = f"the target engine failed: {error}"
+            refusal = triton.TritonError(f"the target engine failed: {error}", triton.TritonError.INTERNAL)
         except Exception as error:  # noqa: BLE001 - the loop must outlive any request
             triton.Logger.log_error(f"orchestrator failure: {error!r}")
-            message = f"the orchestrator failed: {error}"
-        sender.send(triton.InferenceResponse(error=triton.TritonError(message, error_code)), flags=final)
+            refusal = triton.TritonError(f"the orchestrator failed: {error}", triton.TritonError.INTERNAL)
+        try:
+            sender.send(triton.InferenceResponse(error=refusal), flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        except Exception as error:  # noqa: BLE001 - nothing is left to try
+            triton.Logger.log_error(f"an error could not be sent: {error!r}")
+
+    async def _admit(self, request: Any, sender: Any) -> None:
+        """Waits for one of the slots; a decoupled model's queue in Triton never fills, so the bound is kept here."""
+        if self._admitted >= self._limits.max_inflight_requests + self._limits.max_queue_requests:
+            raise ServerBusy(f"{self._admitted} requests are waiting already; try again later.")
+        self._admitted += 1
+        try:
+            async with self._slots:
+                await self._answer(request, sender)
+        finally:
+            self._admitted -= 1
 
     async def _answer(self, request: Any, sender: Any) -> None:
-        text_request = read_text_request(
-            TensorReader(request, self._triton), request.parameters(), self._declared, self._limits, self._tokenizer
-        )
+        if request.is_cancelled():
+            raise ClientGone
+        text_request = read_text_request(TensorReader(request), request.parameters(), self._limits, self._tokenizer)
         if text_request.speculation.streams and not self._decoupled:
             raise BadRequest("stream is true, but this model gives one response; stream from the model ensemble.")
         answer = Answer(self._tokenizer, text_request.stop_texts)

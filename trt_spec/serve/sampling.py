@@ -50,8 +50,11 @@ def probabilities(logits: NDArray[np.float32], sampling: Sampling) -> NDArray[np
     scaled = logits.astype(np.float64) / sampling.temperature
     kept = np.exp(scaled - scaled.max())
     if 0 < sampling.top_k < len(kept):
-        threshold = np.partition(kept, -sampling.top_k)[-sampling.top_k]
-        kept = np.where(kept >= threshold, kept, 0.0)
+        threshold = np.partition(logits, -sampling.top_k)[-sampling.top_k]
+        dropped = logits < threshold
+        ties = np.flatnonzero(logits == threshold)
+        dropped[ties[sampling.top_k - np.count_nonzero(logits > threshold) :]] = True
+        kept[dropped] = 0.0
     kept /= kept.sum()
     if 0.0 < sampling.top_p < 1.0:
         order = np.argsort(-kept, kind="stable")

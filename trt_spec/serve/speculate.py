@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from .acceptance import count_accepted
@@ -48,8 +48,12 @@ class EngineCall:
     draft_ids: Sequence[int] = ()
 
 
+class DraftFailed(Exception):
+    """The draft engine cannot answer; the target alone still can."""
+
+
 class Engines(Protocol):
-    """The two engines; both return new ids only, without the end id."""
+    """The two engines; both return new ids only, without the end id. ``draft`` may raise DraftFailed."""
 
     async def draft(self, call: EngineCall) -> list[int]: ...
 
@@ -60,6 +64,7 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
     """Yields the new ids of each round: drafted by the one engine, verified by the other, until a stop.
 
     A round of n drafted tokens yields 1 to n + 1 ids, every one the target's own pick. Ids of ``end_ids`` are left out.
+    A draft engine that fails is not asked again by this request.
     """
     ids = list(request.prompt_ids)
     limit = len(ids) + request.max_tokens
@@ -72,19 +77,24 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
         sampling = fresh_seed(request.sampling, f"{role}:{len(ids)}")
         return EngineCall(ids, max_new_tokens, sampling, end_id, stop_words, draft_ids)
 
+    speculates = request.draft_len > 0
     while len(ids) < limit:
         room = limit - len(ids)
         # Who waits for the first word does not wait for the draft to read the prompt as well.
-        drafts_now = not (request.streams and room == request.max_tokens)
+        drafts_now = speculates and not (request.streams and room == request.max_tokens)
         draft_len = min(request.draft_len, room - 1) if drafts_now else 0
-        draft_ids = await engines.draft(call("draft", draft_len)) if draft_len else []
-        asked = len(draft_ids) + 1 if request.draft_len else _plain_chunk(request, room)
+        try:
+            draft_ids = await engines.draft(call("draft", draft_len)) if draft_len else []
+        except DraftFailed:
+            speculates, draft_ids = False, []
+        asked = len(draft_ids) + 1 if speculates else _plain_chunk(request, room)
         new_ids = await engines.target(call("target", asked, draft_ids))
         accepted = count_accepted(draft_ids, new_ids)
-        if request.draft_len:
+        if speculates:
             counts.drafted.append(len(draft_ids))
             counts.accepted.append(accepted)
-        # The engine leaves its end id out: an answer shorter than asked that no rejection explains has ended.
+        # The engine leaves its end id out: an answer shorter than asked that no rejection explains has ended. (It
+        # verifies all drafts or refuses the call; only chunked context, which is off, would drop some silently.)
         ended = len(new_ids) < asked and (accepted == len(new_ids) or not draft_ids)
         stop = find_stop([*ids, *new_ids], len(ids), stop_words)
         if stop is not None:
@@ -104,7 +114,7 @@ def fresh_seed(sampling: Sampling, purpose: str) -> Sampling:
     if sampling.is_greedy:
         return sampling
     digest = hashlib.blake2b(f"{sampling.seed}:{purpose}".encode(), digest_size=8).digest()
-    return Sampling(sampling.temperature, sampling.top_k, sampling.top_p, int.from_bytes(digest, "little"))
+    return replace(sampling, seed=int.from_bytes(digest, "little"))
 
 
 def _plain_chunk(request: SpeculationRequest, room: int) -> int:

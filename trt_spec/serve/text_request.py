@@ -11,6 +11,25 @@ from .speculate import SpeculationRequest
 from .tokens import TextTokenizer
 from .triton_request import BadRequest, TensorReader, decode_text
 
+READ = frozenset(
+    {
+        "text_input",
+        "max_tokens",
+        "num_draft_tokens",
+        "stop_words",
+        "end_id",
+        "top_k",
+        "top_p",
+        "temperature",
+        "seed",
+        "random_seed",
+        "stream",
+        "exclude_input_in_output",
+        "return_perf_metrics",
+    }
+)
+"""The inputs that the orchestrator honours."""
+
 KNOWN_PARAMETERS = {"binary_data_output", "sequence_id", "sequence_start", "sequence_end", "priority", "timeout"}
 """Request parameters of Triton's own protocol; any other is a misspelt input of a generate call."""
 
@@ -20,6 +39,7 @@ class OrchestratorLimits:
     """What the deployment allows; lengths in tokens, ``max_seq_len`` being the target engine's."""
 
     max_input_len: int
+    max_output_len: int
     max_seq_len: int
     max_draft_len: int
     max_inflight_requests: int
@@ -41,18 +61,14 @@ class TextRequest:
 
 
 def read_text_request(
-    tensors: TensorReader,
-    parameters: str,
-    declared: set[str],
-    limits: OrchestratorLimits,
-    tokenizer: TextTokenizer,
+    tensors: TensorReader, parameters: str, limits: OrchestratorLimits, tokenizer: TextTokenizer
 ) -> TextRequest:
     """The checked request; BadRequest says what is wrong. ``parameters`` is the JSON text of Triton's parameters."""
-    _check_parameters(parameters, declared)
+    _check_parameters(parameters)
     text = tensors.text("text_input")
     if text is None:
         raise BadRequest("text_input is missing.")
-    tensors.check_unsupported(declared)
+    tensors.check_supported(READ)
     prompt_ids = tokenizer.encode(text)
     if not prompt_ids:
         raise BadRequest("text_input is empty, and this model's tokenizer adds no token of its own to start from.")
@@ -85,7 +101,7 @@ def read_text_request(
 
 def _max_tokens(tensors: TensorReader, prompt_tokens: int, limits: OrchestratorLimits) -> int:
     max_tokens = tensors.scalar("max_tokens")
-    granted = limits.max_seq_len - limits.max_draft_len - prompt_tokens
+    granted = min(limits.max_output_len, limits.max_seq_len - limits.max_draft_len - prompt_tokens)
     if max_tokens is None or not 0 < max_tokens <= granted:
         raise BadRequest(
             f"max_tokens is {max_tokens}, expected 1 to {granted} after a prompt of {prompt_tokens} tokens."
@@ -110,7 +126,7 @@ def _texts(tensors: TensorReader, name: str) -> list[str]:
     return [] if values is None else [decode_text(value, name) for value in values.reshape(-1)]
 
 
-def _check_parameters(parameters: str, declared: set[str]) -> None:
+def _check_parameters(parameters: str) -> None:
     """Keys of a generate call that are no inputs arrive here: refused, for dropping them would change the answer."""
     unknown = sorted(
         name
@@ -118,4 +134,4 @@ def _check_parameters(parameters: str, declared: set[str]) -> None:
         if name not in KNOWN_PARAMETERS and not name.startswith("triton_")
     )
     if unknown:
-        raise BadRequest(f"unknown input {', '.join(unknown)}; this model's inputs are {', '.join(sorted(declared))}.")
+        raise BadRequest(f"unknown input {', '.join(unknown)}; the inputs are {', '.join(sorted(READ))}.")

@@ -18,11 +18,8 @@ class TextTokenizer:
     def __init__(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         settings = _load_json(folder / "tokenizer_config.json")
-        generation = {**_load_json(folder / "config.json"), **_load_json(folder / "generation_config.json")}
-        bos = settings.get("bos_token")
-        self._bos_id = self._tokenizer.token_to_id(bos["content"] if isinstance(bos, dict) else bos) if bos else None
-        eos = generation.get("eos_token_id")
-        self.end_ids: tuple[int, ...] = tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
+        self._bos_id = self._special_id(settings.get("bos_token"))
+        self.end_ids = self._find_end_ids(folder, settings)
         """Ids that end an answer, the first of them being the engine's end id."""
 
     def encode(self, text: str) -> list[int]:
@@ -40,6 +37,21 @@ class TextTokenizer:
         """Text of ids, special tokens left out."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
+
+    def _find_end_ids(self, folder: Path, settings: dict[str, Any]) -> tuple[int, ...]:
+        """Of the first file that names any: generation_config.json, config.json, tokenizer_config.json."""
+        for name in ("generation_config.json", "config.json"):
+            eos = _load_json(folder / name).get("eos_token_id")
+            if eos is not None and eos != []:
+                return tuple(eos) if isinstance(eos, list) else (eos,)
+        eos_id = self._special_id(settings.get("eos_token"))
+        return () if eos_id is None else (eos_id,)
+
+    def _special_id(self, token: Any) -> int | None:
+        """Id of a special token of tokenizer_config.json, where it stands as text or as an object with ``content``."""
+        text = token.get("content") if isinstance(token, dict) else token
+        found: int | None = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
+        return found
 
 
 class TextStream:

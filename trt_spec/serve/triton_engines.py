@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .speculate import EngineCall
+from .speculate import DraftFailed, EngineCall
 from .stopping import pack_stop_words
 
 
@@ -22,23 +22,23 @@ class TritonEngines:
         self._target = target
         self._draft = draft
         self._seed_name = seed_name
-        self.draft_error: str | None = None
+        self._draft_failed = False
 
     async def target(self, call: EngineCall) -> list[int]:
         return await self._run(self._target, call)
 
     async def draft(self, call: EngineCall) -> list[int]:
-        """Drafted ids; none when the draft engine fails, for the target alone can still answer."""
+        """Drafted ids; DraftFailed without a draft engine, or when it fails, of which the log tells once."""
         if self._draft is None:
-            return []
+            raise DraftFailed("there is no draft engine")
         try:
             drafted = await self._run(self._draft, call)
         except EngineFailed as error:
-            if self.draft_error is None:
+            if not self._draft_failed:
                 self._triton.Logger.log_warn(f"the draft engine fails, the target goes on alone: {error}")
-            self.draft_error = str(error)
-            return []
-        self.draft_error = None
+            self._draft_failed = True
+            raise DraftFailed(str(error)) from error
+        self._draft_failed = False
         return drafted[: call.max_new_tokens]
 
     async def _run(self, model: str, call: EngineCall) -> list[int]:

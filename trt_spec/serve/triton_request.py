@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .contract import REFUSED_IF_PRESENT, REFUSED_UNLESS_NEUTRAL, SEED_NAMES, is_neutral
+from .contract import HARMLESS, NEUTRAL, SEED_NAMES
 from .sampling import Sampling
 
 
@@ -18,13 +19,12 @@ class BadRequest(ValueError):
 class TensorReader:
     """The inputs of one request of one sequence: arrays without the batch dimension, scalars as Python values."""
 
-    def __init__(self, request: Any, triton: Any) -> None:
-        self._request = request
-        self._triton = triton
+    def __init__(self, request: Any) -> None:
+        self._tensors = {tensor.name(): tensor for tensor in request.inputs()}
 
     def array(self, name: str) -> NDArray[Any] | None:
         """The values of an input without its batch dimension, None if it is absent."""
-        tensor = self._triton.get_input_tensor_by_name(self._request, name)
+        tensor = self._tensors.get(name)
         if tensor is None:
             return None
         values: NDArray[Any] = tensor.as_numpy()
@@ -46,7 +46,7 @@ class TensorReader:
     def ids(self, name: str) -> list[int]:
         """A one-dimensional input as a list, empty if it is absent."""
         values = self.array(name)
-        return [] if values is None else [int(value) for value in values.reshape(-1)]
+        return [] if values is None else values.reshape(-1).tolist()
 
     def flag(self, name: str) -> bool:
         return bool(self.scalar(name))
@@ -75,15 +75,17 @@ class TensorReader:
             raise BadRequest(f"{' and '.join(SEED_NAMES)} are two names of one input and differ: {seeds}.")
         return seeds[0] if seeds else None
 
-    def check_unsupported(self, declared: set[str]) -> None:
-        """Raises BadRequest for an input that asks for what is not implemented."""
-        for name in REFUSED_IF_PRESENT:
-            if name in declared and self._asks(name):
+    def check_supported(self, read: frozenset[str]) -> None:
+        """Raises BadRequest for an input outside ``read`` that asks for something: refused, never dropped."""
+        for name in self._tensors.keys() - read - HARMLESS:
+            if name in NEUTRAL:
+                value = self.scalar(name)
+                if value is not None and value not in NEUTRAL[name]:
+                    raise BadRequest(
+                        f"{name} {value!r} is not supported here; leave it out or send {NEUTRAL[name][-1]!r}."
+                    )
+            elif self._asks(name):
                 raise BadRequest(f"{name} is not supported here; leave it out.")
-        for name, neutral in REFUSED_UNLESS_NEUTRAL.items():
-            value = self.scalar(name) if name in declared else None
-            if value is not None and not is_neutral(value, neutral):
-                raise BadRequest(f"{name} {value!r} is not supported here; leave it out or send {neutral[-1]!r}.")
 
     def _asks(self, name: str) -> bool:
         """Clients of NVIDIA's templates send empty strings for what they do not use."""
@@ -101,3 +103,9 @@ def decode_text(value: bytes | str, name: str) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest(f"{name} is not valid UTF-8 at byte {error.start}.") from None
+
+
+def read_parameters(args: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The model configuration that Triton gives ``initialize``, and its parameters by name."""
+    config = json.loads(args["model_config"])
+    return config, {name: value["string_value"] for name, value in config["parameters"].items()}

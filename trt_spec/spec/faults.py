@@ -26,6 +26,10 @@ _EXPECTED = {
     "finite_number": "a finite number",
     "tuple_type": "a list",
 }
+# Why a value that other tools know is none of the choices: (key, value) -> reason.
+_REASONS = {
+    ("kv_cache_dtype", "int8"): "draft-target needs KV cache reuse, and TensorRT-LLM has no kernels for it on INT8",
+}
 # Pydantic's limits: error type -> (key of the limit, words before it, words after it).
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least", ""),
@@ -99,7 +103,9 @@ def _message_of(record: ErrorDetails) -> str:
         return f"missing, expected {_choices_or_kind(_annotation_at(record['loc']))}"
     if kind == "literal_error":
         choices = [str(choice) for choice in get_args(_annotation_at(record["loc"]))]
-        return f"found {_shown(found)}, {_did_you_mean(found, choices)}expected {_listed(choices)}"
+        reason = _REASONS.get((str(record["loc"][-1]), str(found)), "")
+        because = f": {reason}" if reason else ""
+        return f"found {_shown(found)}, {_did_you_mean(found, choices)}expected {_listed(choices)}{because}"
     if kind in ("model_type", "dict_type"):
         section = _section_at(record["loc"])
         keys = f" with keys such as {', '.join(list(section.model_fields)[:3])}" if section else ""

@@ -109,13 +109,13 @@ def _listed(choices: tuple[str, ...]) -> str:
 
 def _version(spec: Spec) -> Iterator[Fault]:
     version, path = spec.tensorrt_llm, ("tensorrt_llm",)
-    release = _release(version)
+    release = release_numbers(version)
     if spec.backend == "llmapi":
         if release < FIRST_LLMAPI_RELEASE:
             yield Fault(path, f'found "{version}", expected 1.0.0 or newer: the LLM API model of Triton starts there')
     elif version in SUPPORTED_TENSORRT_LLM:
         return
-    elif release > _release(SUPPORTED_TENSORRT_LLM[-1]):
+    elif release > release_numbers(SUPPORTED_TENSORRT_LLM[-1]):
         yield Fault(
             path,
             f'found "{version}", expected {_listed(SUPPORTED_TENSORRT_LLM)}: TensorRT engine backend removed in '
@@ -125,7 +125,7 @@ def _version(spec: Spec) -> Iterator[Fault]:
         yield Fault(path, f'found "{version}", expected {_listed(SUPPORTED_TENSORRT_LLM)} (the recorded versions)')
 
 
-def _release(version: str) -> tuple[int, ...]:
+def release_numbers(version: str) -> tuple[int, ...]:
     """The dotted numbers of a version, without pre- and post-release parts: "1.3.0rc3" gives (1, 3, 0)."""
     dotted = re.match(r"[0-9]+(\.[0-9]+)*", version)
     return tuple(int(part) for part in dotted.group().split(".")) if dotted else ()

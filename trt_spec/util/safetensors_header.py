@@ -65,17 +65,30 @@ def load_header(path: Path) -> dict[str, TensorSpan]:
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            prefix = file.read(LENGTH_BYTES)
-            length = int.from_bytes(prefix, "little")
-            _check_length(path, len(prefix), length, size)
+            length = header_length(path, file.read(LENGTH_BYTES), size)
             raw = file.read(length)
     except OSError as error:
         raise SpecError(f"Cannot read {path}: {error.strerror}.", remedy=_REMEDY) from error
-    entries = _parse(path, raw)
+    return parse_header(path, raw, size)
+
+
+def header_length(source: Path | str, prefix: bytes, size: int) -> int:
+    """Return the bytes of the JSON header that follows ``prefix``, the first 8 bytes of a file of ``size`` bytes.
+
+    ``source`` names the file, which may be elsewhere, in errors. Raises SpecError for a length that cannot be.
+    """
+    length = int.from_bytes(prefix, "little")
+    _check_length(source, len(prefix), length, size)
+    return length
+
+
+def parse_header(source: Path | str, raw: bytes, size: int) -> dict[str, TensorSpan]:
+    """Return the tensors in ``raw``, the JSON header of a file of ``size`` bytes; errors as ``load_header``."""
+    entries = _parse(source, raw)
     entries.pop(METADATA_KEY, None)
-    data_begin = LENGTH_BYTES + length
-    spans = {name: _span(path, name, entry, data_begin) for name, entry in entries.items()}
-    _check_layout(path, spans, data_begin, size)
+    data_begin = LENGTH_BYTES + len(raw)
+    spans = {name: _span(source, name, entry, data_begin) for name, entry in entries.items()}
+    _check_layout(source, spans, data_begin, size)
     return spans
 
 
@@ -97,7 +110,7 @@ def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     return -(-math.prod(shape) * DTYPE_BITS[dtype] // 8)
 
 
-def _check_length(path: Path, prefix_bytes: int, length: int, size: int) -> None:
+def _check_length(path: Path | str, prefix_bytes: int, length: int, size: int) -> None:
     if prefix_bytes < LENGTH_BYTES:
         raise SpecError(
             f"{path} has {size} bytes, too few for a safetensors file: it is truncated or something else.",
@@ -115,7 +128,7 @@ def _check_length(path: Path, prefix_bytes: int, length: int, size: int) -> None
         )
 
 
-def _parse(path: Path, raw: bytes) -> dict[str, Any]:
+def _parse(path: Path | str, raw: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, value in pairs:
@@ -133,7 +146,7 @@ def _parse(path: Path, raw: bytes) -> dict[str, Any]:
     return header
 
 
-def _span(path: Path, name: str, entry: Any, data_begin: int) -> TensorSpan:
+def _span(path: Path | str, name: str, entry: Any, data_begin: int) -> TensorSpan:
     if not isinstance(entry, dict):
         raise SpecError(f"Tensor {name!r} of {path} is described by {entry!r}, expected an object.", remedy=_REMEDY)
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
@@ -158,7 +171,7 @@ def _is_sizes(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
-def _check_layout(path: Path, spans: dict[str, TensorSpan], data_begin: int, size: int) -> None:
+def _check_layout(path: Path | str, spans: dict[str, TensorSpan], data_begin: int, size: int) -> None:
     """The tensors must tile the data exactly: anything else means lost, shared or foreign bytes."""
     ordered = sorted(spans.items(), key=lambda item: (item[1].begin_bytes, item[1].end_bytes))
     position, previous = data_begin, "the header"

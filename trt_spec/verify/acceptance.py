@@ -11,8 +11,7 @@ A round drafts d >= 0 tokens, the target keeps the first a of them (0 <= a <= d)
 
 alpha is the maximum-likelihood estimate of the per-token acceptance probability of Leviathan et al. (arXiv 2211.17192),
 whose a is a geometric variable truncated at d: a round that keeps all d tokens tells d successes, every other one a
-successes and one failure. accepted / drafted is not alpha: it sinks as d grows. A round cut short by the end of the
-answer counts as ended by a rejection when a < d, so alpha is a slight underestimate on short answers.
+successes and one failure. accepted / drafted is not alpha: it sinks as d grows.
 """
 
 from __future__ import annotations

@@ -13,19 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trt_spec.errors import EnvironmentMissing, SpecError, VerifyFailed
+from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, VerifyFailed
+from trt_spec.serve.contract import DRAFT_MODEL, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.acceptance import Round
 from trt_spec.verify.tensors import ModelInterface, build_inputs, read_interface, read_ints, read_text
 
-TARGET = "tensorrt_llm"
-DRAFT = "tensorrt_llm_draft"
-ORCHESTRATOR = "tensorrt_llm_bls"
-STREAM = "ensemble"
 ROLES = {
-    TARGET: "target model",
-    DRAFT: "draft model",
-    ORCHESTRATOR: "orchestrator",
-    STREAM: "streaming orchestrator",
+    TARGET_MODEL: "target model",
+    DRAFT_MODEL: "draft model",
+    UNARY_MODEL: "orchestrator",
+    STREAMING_MODEL: "streaming orchestrator",
 }
 
 CONNECT_DEADLINE_S = 10.0
@@ -71,8 +68,8 @@ def parse_url(url: str) -> str:
 class TritonClient:
     """Connection to one server; use it as a context manager.
 
-    Raises EnvironmentMissing when the server cannot be reached and VerifyFailed when a model is not ready, a request
-    fails or nothing comes back within ``deadline_s``.
+    Raises EnvironmentMissing when the server cannot be reached, StepFailed when a model is not ready, a request fails
+    or nothing comes back within ``deadline_s``, VerifyFailed for an answer that contradicts itself.
     """
 
     def __init__(self, url: str, *, deadline_s: float, connect_deadline_s: float = CONNECT_DEADLINE_S) -> None:
@@ -115,7 +112,7 @@ class TritonClient:
             ) from error
         for model, role in ROLES.items():
             if not self._is_model_ready(model):
-                raise VerifyFailed(
+                raise StepFailed(
                     f"{role} not ready: {self.url} does not serve {model}.".capitalize(),
                     remedy="The server's log says why it did not load; deploy again after correcting it.",
                 )
@@ -144,10 +141,10 @@ class TritonClient:
             return False
 
     def _check_orchestrator(self) -> None:
-        missing = {"output_ids", "round_draft_tokens"} - self.interface(ORCHESTRATOR).outputs
+        missing = {"output_ids", "round_draft_tokens"} - self.interface(UNARY_MODEL).outputs
         if missing:
             raise SpecError(
-                f"{ORCHESTRATOR} on {self.url} has no output {', '.join(sorted(missing))}: it is not trtspec's.",
+                f"{UNARY_MODEL} on {self.url} has no output {', '.join(sorted(missing))}: it is not trtspec's.",
                 remedy="Verify a repository that `trtspec deploy` wrote.",
             )
 
@@ -155,14 +152,14 @@ class TritonClient:
 
     def infer(self, text: str, max_tokens: int, num_draft_tokens: int | None, *, label: str) -> Generation:
         """Unary greedy request; ``num_draft_tokens`` 0 is the target alone, None the deployed length."""
-        inputs = self._text_inputs(ORCHESTRATOR, text, max_tokens, num_draft_tokens, stream=False)
+        inputs = self._text_inputs(UNARY_MODEL, text, max_tokens, num_draft_tokens, stream=False)
         started = time.perf_counter()
-        result = self._infer(ORCHESTRATOR, inputs, label)
+        result = self._infer(UNARY_MODEL, inputs, label)
         seconds = time.perf_counter() - started
         output_ids = read_ints(result, "output_ids")
         if output_ids is None:
             raise VerifyFailed(
-                f"{ORCHESTRATOR} returned no output_ids for {label} although return_perf_metrics was set.",
+                f"{UNARY_MODEL} returned no output_ids for {label} although return_perf_metrics was set.",
                 remedy="Deploy the repository again with this version of trtspec.",
             )
         drafted = read_ints(result, "round_draft_tokens") or ()
@@ -170,7 +167,7 @@ class TritonClient:
         totals = [sum(read_ints(result, name) or (0,)) for name in _TOTALS]
         if len(drafted) != len(accepted) or [sum(drafted), sum(accepted)] != totals:
             raise VerifyFailed(
-                f"{ORCHESTRATOR} contradicts itself for {label}: {len(drafted)} rounds drafted {sum(drafted)} and "
+                f"{UNARY_MODEL} contradicts itself for {label}: {len(drafted)} rounds drafted {sum(drafted)} and "
                 f"{len(accepted)} accepted {sum(accepted)} tokens, but the totals are {totals[0]} and {totals[1]}.",
                 remedy="The orchestrator's counters are wrong: deploy the repository again with this trtspec.",
             )
@@ -181,18 +178,18 @@ class TritonClient:
         self, text: str, max_tokens: int, num_draft_tokens: int | None, *, label: str
     ) -> float | None:
         """Seconds until a stream brings its first text; None when the answer is empty."""
-        inputs = self._text_inputs(STREAM, text, max_tokens, num_draft_tokens, stream=True)
+        inputs = self._text_inputs(STREAMING_MODEL, text, max_tokens, num_draft_tokens, stream=True)
         responses: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self._client.start_stream(lambda result, error: responses.put((result, error)), stream_timeout=self.deadline_s)
         finished = False
         first: float | None = None
         started = time.perf_counter()
         try:
-            self._client.async_stream_infer(STREAM, inputs, enable_empty_final_response=True)
+            self._client.async_stream_infer(STREAMING_MODEL, inputs, enable_empty_final_response=True)
             while not finished:
                 result, error = self._next_response(responses, started, label)
                 if error is not None:
-                    raise self._explain(error, STREAM, label) from error
+                    raise self._explain(error, STREAMING_MODEL, label) from error
                 if first is None and read_text(result, "text_output"):
                     first = time.perf_counter() - started
                 finished = result.get_response().parameters["triton_final_response"].bool_param
@@ -206,7 +203,7 @@ class TritonClient:
         try:
             return responses.get(timeout=max(remaining, 0.0))
         except queue.Empty:
-            raise _no_response(self.deadline_s, STREAM, label) from None
+            raise _no_response(self.deadline_s, STREAMING_MODEL, label) from None
 
     def _text_inputs(
         self, model: str, text: str, max_tokens: int, num_draft_tokens: int | None, *, stream: bool
@@ -251,7 +248,7 @@ class TritonClient:
             return None
         try:
             result = self._infer_ids(model, ids, 1, (), {"return_generation_logits": True}, label)
-        except VerifyFailed:
+        except StepFailed:
             if not self._is_alive():
                 raise
             return None  # engines built without gather_generation_logits refuse the request
@@ -292,23 +289,23 @@ class TritonClient:
         except self._error as error:
             raise self._explain(error, model, label) from error
 
-    def _explain(self, error: Exception, model: str, label: str) -> VerifyFailed:
+    def _explain(self, error: Exception, model: str, label: str) -> StepFailed:
         status = str(getattr(error, "status", lambda: None)() or "")
         if "DEADLINE_EXCEEDED" in status:
             return _no_response(self.deadline_s, model, label)
         if not self._is_alive():
-            return VerifyFailed(
+            return StepFailed(
                 f"The server on {self.url} went away while {model} ({ROLES[model]}) served {label}.",
                 remedy="Its log's last lines say why; send this prompt alone to see it again.",
             )
-        return VerifyFailed(
+        return StepFailed(
             f"{model} ({ROLES[model]}) refused {label}: {_reason(error)}.",
             remedy="Correct the request or the deployment as the server's message says.",
         )
 
 
-def _no_response(deadline_s: float, model: str, label: str) -> VerifyFailed:
-    return VerifyFailed(
+def _no_response(deadline_s: float, model: str, label: str) -> StepFailed:
+    return StepFailed(
         f"{model} ({ROLES[model]}): no response after {deadline_s:g} s for {label}.",
         remedy="See whether the server is stuck (its log, processor or GPU load); a slow one needs a larger --timeout.",
     )

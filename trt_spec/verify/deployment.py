@@ -19,8 +19,14 @@ _REACHED_AS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
     """Options for the server that ``trtspec serve`` runs on this workspace, or for the spec's own ports if none runs.
 
-    Raises SpecError when server.json of the workspace cannot be read.
+    Raises SpecError when server.json of the workspace cannot be read, and for a spec without a draft: there is nothing
+    to compare.
     """
+    if spec.draft is None:
+        raise SpecError(
+            f"The spec {spec.name!r} serves its target alone, so there is no speculation to verify.",
+            remedy="Add a draft section, build, deploy and serve it, then verify.",
+        )
     server = _read_json(workspace.root / "server.json")
     host = server.get("host", spec.serve.host)
     engine = workspace.engine("target")

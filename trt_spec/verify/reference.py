@@ -10,8 +10,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.verify.acceptance import ratio
-from trt_spec.verify.client import TARGET, TritonClient
+from trt_spec.verify.client import TritonClient
 from trt_spec.verify.judge import Judgement, find_divergence, judge_divergence, measure_gap, token_at, trim_at_end
 from trt_spec.verify.measure import ModelAlone
 
@@ -33,14 +34,14 @@ class DirectReference:
     def generate(self, prompt_ids: Sequence[int], label: str) -> tuple[int, ...]:
         """The target's own greedy answer, without its end token."""
         started = time.perf_counter()
-        output = self.client.generate_from_ids(TARGET, prompt_ids, self.max_tokens, self.end_ids, label=label)
+        output = self.client.generate_from_ids(TARGET_MODEL, prompt_ids, self.max_tokens, self.end_ids, label=label)
         self.seconds += time.perf_counter() - started
         self.tokens += len(output)
         return trim_at_end(output, self.end_ids)
 
     def speed(self) -> ModelAlone:
         """tokens/s over the answers so far."""
-        return ModelAlone(TARGET, self.tokens, self.seconds, ratio(self.tokens, self.seconds))
+        return ModelAlone(TARGET_MODEL, self.tokens, self.seconds, ratio(self.tokens, self.seconds))
 
     def judge(
         self, prompt_ids: Sequence[int], expected: Sequence[int], output_ids: Sequence[int], label: str
@@ -66,20 +67,23 @@ class DirectReference:
         self, prompt_ids: Sequence[int], position: int, expected: Sequence[int], found: Sequence[int], label: str
     ) -> Judgement:
         pair = token_at(expected, position), token_at(found, position)
-        # Ending is a token too. With no end id there is none to rate.
-        end = self.end_ids[0] if self.end_ids else None
-        tokens = [end if token is None else token for token in pair]
-        known = [token for token in tokens if token is not None]
         gap = None
-        if len(known) == len(tokens):
+        # Ending is a token too: the likeliest of the end ids. With no end id there is none to rate.
+        if self.end_ids or None not in pair:
             context = (*prompt_ids, *found[:position])
-            logits = self.client.next_token_logits(TARGET, context, label=f"{label} (logits)")
-            gap = None if logits is None else measure_gap(logits, known)
+            logits = self.client.next_token_logits(TARGET_MODEL, context, label=f"{label} (logits)")
+            if logits is not None:
+                end = max(self.end_ids, key=lambda token: float(logits[token]), default=0)
+                gap = measure_gap(logits, [end if token is None else token for token in pair])
         return judge_divergence(position, *pair, gap, tolerance=self.tolerance)
 
     def _continue(self, prompt_ids: Sequence[int], kept: Sequence[int], label: str) -> tuple[int, ...]:
         output = self.client.generate_from_ids(
-            TARGET, (*prompt_ids, *kept), self.max_tokens - len(kept), self.end_ids, label=f"{label} (after a near-tie)"
+            TARGET_MODEL,
+            (*prompt_ids, *kept),
+            self.max_tokens - len(kept),
+            self.end_ids,
+            label=f"{label} (after a near-tie)",
         )
         return trim_at_end(output, self.end_ids)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.acceptance import measure_acceptance
-from trt_spec.verify.client import DRAFT, ORCHESTRATOR, TARGET, TritonClient, default_deadline_s
+from trt_spec.verify.client import TritonClient, default_deadline_s
 from trt_spec.verify.conditions import read_cores, read_cpu, read_versions
 from trt_spec.verify.judge import NEAR_TIE_GAP, Judgement, judge_run, trim_at_end
 from trt_spec.verify.measure import (
@@ -68,7 +69,7 @@ def run_verify(options: VerifyOptions, progress: Progress = lambda _: None) -> R
     """Runs every prompt with and without speculation and writes the report, if a folder is given.
 
     Returns the report whatever the verdict; ``report.check_report`` turns a bad one into VerifyFailed. Raises
-    SpecError, EnvironmentMissing or VerifyFailed when the run itself cannot be finished.
+    SpecError, EnvironmentMissing or StepFailed when the run itself cannot be finished.
     """
     prompts = load_prompts(options.prompts_path)
     tokenizer = load_tokenizer(options.tokenizer_folder) if options.tokenizer_folder else None
@@ -100,7 +101,7 @@ class _Run:
     def verify(self, prompts: tuple[Prompt, ...]) -> Report:
         server = self.client.check_ready()
         if self.num_draft_tokens is None:
-            self.num_draft_tokens = self.client.interface(ORCHESTRATOR).int_parameter("max_draft_len")
+            self.num_draft_tokens = self.client.interface(UNARY_MODEL).int_parameter("max_draft_len")
         self.progress(f"connected to {server} on {self.client.url}; warming up")
         self._warm_up(prompts[0])
         results = []
@@ -119,7 +120,7 @@ class _Run:
     def _warm_up(self, prompt: Prompt) -> None:
         """Not counted. Goes leg by leg, so that an error names the first model that does not work by itself."""
         if self.tokenizer:
-            for model in (TARGET, DRAFT):
+            for model in (TARGET_MODEL, DRAFT_MODEL):
                 self.client.generate_from_ids(
                     model, self._ids(prompt), _WARM_UP_TOKENS, self.tokenizer.end_ids, label="the warm-up"
                 )
@@ -155,7 +156,7 @@ class _Run:
             return None
         self.progress("measuring the draft engine alone")
         ids = [self._ids(prompt) for prompt in prompts]
-        return measure_model_alone(self.client, DRAFT, ids, self.options.max_tokens, self.tokenizer.end_ids)
+        return measure_model_alone(self.client, DRAFT_MODEL, ids, self.options.max_tokens, self.tokenizer.end_ids)
 
     def _report(self, results: list[_Result], server: str, draft_alone: ModelAlone | None) -> Report:
         rounds = [item for result in results for item in result.pair.speculative.generation.rounds]

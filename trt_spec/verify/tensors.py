@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trt_spec.serve.contract import SEED_NAMES
+
 # Triton's data types and numpy's name of each.
 _NUMPY_DTYPE = {
     "BOOL": "bool",
@@ -26,8 +28,6 @@ _NUMPY_DTYPE = {
     "FP64": "float64",
     "BYTES": "object",
 }
-
-SEED_NAMES = ("seed", "random_seed")
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,28 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trt_spec.errors import EnvironmentMissing, SpecError
+
+if TYPE_CHECKING:
+    from trt_spec.serve.tokens import TextTokenizer
 
 
 @dataclass(frozen=True)
 class TargetTokenizer:
-    """``encode`` gives the ids of a text with the special tokens the tokenizer adds itself."""
+    """Token ids as the orchestrator makes them (``text`` is its own tokenizer), and the model's chat template."""
 
-    folder: Path
-    encode: Callable[[str], tuple[int, ...]]
-    end_ids: tuple[int, ...]
+    text: TextTokenizer
     chat_template: Callable[[str], str] | None
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        return self.text.end_ids
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """The ids of a text with the special tokens the tokenizer adds itself."""
+        return tuple(self.text.encode(text))
 
     def render_prompt(self, text: str) -> str:
         """The text to send: the user's message in the model's chat template, or as it is for a base model."""
@@ -37,33 +46,20 @@ def load_tokenizer(folder: Path) -> TargetTokenizer:
             f"{folder} holds no tokenizer.json, which verify needs to call the target engine directly.",
             remedy="Give --tokenizer the model's folder, or leave it out to compare with the orchestrator alone.",
         )
+    settings = _read_json(folder / "tokenizer_config.json")
     try:
-        from tokenizers import Tokenizer
+        from trt_spec.serve.tokens import TextTokenizer
     except ImportError as error:
         raise EnvironmentMissing(
             "The Python package tokenizers is not installed.", remedy="Install it with: pip install 'trtspec[client]'."
         ) from error
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        text = TextTokenizer(folder)
     except Exception as error:  # the Rust side raises plain Exception for every fault of the file
         raise SpecError(
             f"{path} is not a tokenizer file: {error}.", remedy="Fetch the model's tokenizer again."
         ) from error
-
-    settings = _read_json(folder / "tokenizer_config.json")
-    bos_id = tokenizer.token_to_id(_token_text(settings.get("bos_token")))
-
-    def encode(text: str) -> tuple[int, ...]:
-        ids = tuple(tokenizer.encode(text, add_special_tokens=True).ids)
-        # Like the orchestrator: a tokenizer that adds BOS must not double the one that the template writes.
-        return ids[1:] if len(ids) > 1 and ids[0] == ids[1] == bos_id else ids
-
-    return TargetTokenizer(
-        folder=folder,
-        encode=encode,
-        end_ids=_find_end_ids(folder, settings, tokenizer.token_to_id),
-        chat_template=_load_chat_template(folder, settings),
-    )
+    return TargetTokenizer(text, _load_chat_template(folder, settings))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -85,18 +81,6 @@ def _token_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _find_end_ids(folder: Path, settings: dict[str, Any], id_of: Callable[[str], int | None]) -> tuple[int, ...]:
-    """The first of generation_config.json, config.json and tokenizer_config.json that names an end token."""
-    for name in ("generation_config.json", "config.json"):
-        value = _read_json(folder / name).get("eos_token_id")
-        ids = value if isinstance(value, list) else [value]
-        if ids and all(isinstance(item, int) for item in ids):
-            return tuple(ids)
-    end = _token_text(settings.get("eos_token"))
-    end_id = id_of(end) if end else None
-    return () if end_id is None else (end_id,)
-
-
 def _load_chat_template(folder: Path, settings: dict[str, Any]) -> Callable[[str], str] | None:
     template_file = folder / "chat_template.jinja"
     source = template_file.read_text(encoding="utf-8") if template_file.is_file() else settings.get("chat_template")
@@ -115,7 +99,7 @@ def _compile_template(source: str, settings: dict[str, Any], where: str) -> Call
     except ImportError as error:
         raise EnvironmentMissing(
             "The Python package jinja2 is not installed, and this model has a chat template.",
-            remedy="Install it with: pip install 'trtspec[local]'.",
+            remedy="Install it with: pip install 'trtspec[client]'.",
         ) from error
 
     def refuse(message: str) -> None:
@@ -126,7 +110,8 @@ def _compile_template(source: str, settings: dict[str, Any], where: str) -> Call
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.globals["raise_exception"] = refuse
-    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    now = datetime.datetime.now()  # one moment for the whole run: ids and text of a prompt must not part at midnight
+    environment.globals["strftime_now"] = now.strftime
     tokens = {name: _token_text(settings.get(name)) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
 
     def render(text: str) -> str:

@@ -43,7 +43,7 @@ def test_a_build_makes_both_engines_and_a_manifest_that_reloads(write_spec, plac
     assert load_manifest(place) == manifest
     assert manifest.spec == load_spec(spec_file)
     for role, max_draft_len in (("target", 4), ("draft", 0)):
-        folder = manifest.engines[role].path
+        folder = place.engine(role)
         config = json.loads((folder / "config.json").read_text())
         assert config["build_config"]["max_seq_len"] == 64 + 60 + max_draft_len
         assert config["build_config"]["speculative_decoding_mode"] == (2 if max_draft_len else 1)
@@ -81,20 +81,20 @@ def test_a_changed_weight_or_a_damaged_engine_is_built_again(write_spec, place, 
     models = tmp_path / "models"
     shutil.copytree(tiny_models, models)
     spec_file = write_spec(models)
-    manifest, _ = build(spec_file, place)
+    build(spec_file, place)
     weights = models / "draft" / "model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-3] ^= 1
     weights.write_bytes(content)
     assert build(spec_file, place)[1] == ["engine-draft"]
-    os.truncate(manifest.engines["target"].path / "model.onnx.data", 100)
+    os.truncate(place.engine("target") / "model.onnx.data", 100)
     assert build(spec_file, place)[1] == ["engine-target"]
 
 
 def test_the_same_model_in_two_precisions_is_a_pair(write_spec, place):
     spec_file = write_spec(replace=("/draft}", "/target, quantization: int8}"))
-    manifest, _ = build(spec_file, place)
-    quantised, full = (manifest.engines[role].path / "model.onnx.data" for role in ("draft", "target"))
+    build(spec_file, place)
+    quantised, full = (place.engine(role) / "model.onnx.data" for role in ("draft", "target"))
     assert quantised.stat().st_size < full.stat().st_size
 
 
@@ -193,17 +193,19 @@ def test_a_broken_checkpoint_is_named_and_nothing_half_written(write_spec, place
     assert not list(place.root.rglob("*.partial"))
 
 
-def test_end_ids_survive_without_a_generation_config(write_spec, place, tmp_path, tiny_models):
+@pytest.mark.parametrize("kept", [None, {"temperature": 0.6, "eos_token_id": None}])
+def test_end_ids_survive_without_those_of_a_generation_config(write_spec, place, tmp_path, tiny_models, kept):
     from trt_spec.serve.tokens import TextTokenizer
 
     models = tmp_path / "models"
     shutil.copytree(tiny_models, models)
-    (models / "target" / "generation_config.json").unlink()
+    file = models / "target" / "generation_config.json"
+    file.unlink() if kept is None else file.write_text(json.dumps(kept))
     config = json.loads((models / "target" / "config.json").read_text())
     (models / "target" / "config.json").write_text(json.dumps({**config, "eos_token_id": 316}))
-    manifest, _ = build(write_spec(models), place)
-    assert TextTokenizer(manifest.engines["target"].path).end_ids == (316,)
-    assert TextTokenizer(manifest.engines["draft"].path).end_ids == (315, 316)
+    build(write_spec(models), place)
+    assert TextTokenizer(place.engine("target")).end_ids == (316,)
+    assert TextTokenizer(place.engine("draft")).end_ids == (315, 316)
 
 
 def test_different_vocabularies_are_refused_before_anything_is_built(write_spec, place, tmp_path, tiny, tiny_models):
@@ -250,8 +252,8 @@ def test_nothing_to_do_takes_no_onnx(write_spec, place):
 def test_engines_agree_with_the_checkpoint_they_came_from(write_spec, place, tiny):
     from trt_spec.serve.local_backend.engine import Engine
 
-    manifest, _ = build(write_spec(), place)
+    build(write_spec(), place)
     with np.load(tiny / "pair-target" / "reference.npz") as reference:
         ids, expected = reference["input_ids"][0].tolist(), reference["logits"][0]
-    engine = Engine(manifest.engines["target"].path)
+    engine = Engine(place.engine("target"))
     np.testing.assert_allclose(engine.forward(engine.new_cache(), ids, 0, range(len(ids))), expected, atol=1e-4)

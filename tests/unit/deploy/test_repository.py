@@ -79,7 +79,7 @@ def test_orchestrators(deployment: Deployment, tmp_path: Path, version: str, see
             "max_input_len": "100",
             "max_output_len": "50",
             "max_seq_len": "154",
-            "max_inflight_requests": "64",
+            "max_inflight_requests": str(deployment.max_batch_size),
             "max_queue_requests": "256",
         }
 

@@ -44,7 +44,6 @@ def built(spec_file: Path, deployment: Deployment, tmp_path: Path) -> Workspace:
     (tmp_path / "engines").rename(place.root / "engines")
     entries = {
         role: EngineEntry(
-            path=Path("engines", role),
             fingerprint="f",
             source="s",
             vocab_size=10,

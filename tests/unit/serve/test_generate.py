@@ -11,7 +11,7 @@ from trt_spec.serve.local_backend.generate import (
     check_request,
     generate,
 )
-from trt_spec.serve.local_backend.prefix_cache import ABANDON_TOKENS, PrefixCache
+from trt_spec.serve.local_backend.prefix_cache import PrefixCache
 from trt_spec.serve.sampling import Sampling
 
 
@@ -79,14 +79,15 @@ def test_rejected_drafts_are_forgotten(engine, reference):
 def test_conversations_with_a_common_beginning_do_not_disturb_each_other(engine, reference):
     prompt, expected = reference[2]
     prefixes = PrefixCache(engine, 3)
-    long = [*prompt, *(list(range(20, 300))[: ABANDON_TOKENS + 10 - len(prompt) + 5])]
-    generate(engine, prefixes, GenerateRequest(long, 1))
+    other = [*prompt, 20, 21, 22]
+    generate(engine, prefixes, GenerateRequest(other, 1))
     engine.fed = 0
     assert generate(engine, prefixes, GenerateRequest(prompt, 8)).new_ids == expected[:8]
     assert engine.fed == 1 + 7  # the common beginning was copied
     engine.fed = 0
-    generate(engine, prefixes, GenerateRequest(long, 1))
-    assert engine.fed == 1  # and the long one is still there
+    generate(engine, prefixes, GenerateRequest([*other, 23], 1))
+    generate(engine, prefixes, GenerateRequest([*prompt, *expected[:8]], 1))
+    assert engine.fed == 1 + 1  # both are still there, the last token of the answer was never fed
 
 
 def test_the_least_recently_used_sequence_makes_room(engine, reference):

@@ -6,7 +6,10 @@ from hypothesis.extra import numpy as npst
 
 from trt_spec.serve.sampling import Sampler, Sampling, probabilities
 
-logit_rows = npst.arrays(np.float32, st.integers(2, 30), elements=st.floats(-20, 20, width=32))
+# Steps of 1/64: exp would make equals of logits that differ by less than its precision.
+logit_rows = npst.arrays(np.int64, st.integers(2, 30), elements=st.integers(-1280, 1280)).map(
+    lambda steps: (steps / 64).astype(np.float32)
+)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,7 @@ def test_probabilities_keep_the_likeliest_and_sum_to_one(logits, temperature, to
     assert p[logits.argmax()] == p.max()
     assert not dropped.size or dropped.max() <= kept.min() or np.exp((kept.min() - logits.max()) / temperature) < 1e-30
     if top_k:
-        assert len(kept) <= max(top_k, np.count_nonzero(logits >= np.sort(logits)[-min(top_k, len(logits))]))
+        assert len(kept) <= top_k
 
 
 def test_top_p_keeps_the_smallest_set_that_reaches_it():

@@ -53,7 +53,7 @@ def test_a_prompt_gets_exactly_one_bos(tiny, prompt):
     assert bos not in tokenizer.encode_word("hello")
 
 
-@pytest.mark.parametrize(("eos", "expected"), [(7, (7,)), ([7, 8], (7, 8)), (None, ())])
+@pytest.mark.parametrize(("eos", "expected"), [(7, (7,)), ([7, 8], (7, 8)), (None, (1,))])
 def test_end_ids_come_from_the_generation_config(tiny, tmp_path, eos, expected):
     shutil.copytree(tiny / "tokenizer", tmp_path, dirs_exist_ok=True)
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": 1}))

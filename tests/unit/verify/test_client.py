@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trt_spec.errors import EnvironmentMissing, SpecError, VerifyFailed
+from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, VerifyFailed
 from trt_spec.verify.acceptance import Round
 from trt_spec.verify.client import TritonClient, default_deadline_s, parse_url
 from trt_spec.verify.measure import measure_model_alone
@@ -101,7 +101,7 @@ def test_contradicting_counters_are_refused(fake_triton, client) -> None:
 
 def test_refusal_carries_the_servers_words(fake_triton, client) -> None:
     fake_triton.behaviour.refuse = "bad"
-    with pytest.raises(VerifyFailed, match=r"refused a bad prompt: .*this prompt is refused\."):
+    with pytest.raises(StepFailed, match=r"refused a bad prompt: .*this prompt is refused\."):
         client.infer("bad", 9, 4, label="a bad prompt")
     assert client.infer("good", 9, 4, label="a good prompt").output_ids
 
@@ -109,7 +109,7 @@ def test_refusal_carries_the_servers_words(fake_triton, client) -> None:
 @pytest.mark.parametrize("model", ["tensorrt_llm", "tensorrt_llm_bls", "ensemble"])
 def test_server_that_never_answers(fake_triton, model: str) -> None:
     fake_triton.behaviour.hang_on = model
-    with TritonClient(fake_triton.url, deadline_s=0.3) as client, pytest.raises(VerifyFailed) as caught:
+    with TritonClient(fake_triton.url, deadline_s=0.3) as client, pytest.raises(StepFailed) as caught:
         if model == "tensorrt_llm":
             client.generate_from_ids(model, (10,), 3, (2,), label="prompt 'x'")
         elif model == "ensemble":
@@ -122,7 +122,7 @@ def test_server_that_never_answers(fake_triton, model: str) -> None:
 def test_draft_model_not_ready_is_named(fake_triton, client) -> None:
     assert client.check_ready() == "fake-triton 0.0"
     fake_triton.behaviour.not_ready = ("tensorrt_llm_draft",)
-    with pytest.raises(VerifyFailed, match=r"Draft model not ready: .* tensorrt_llm_draft"):
+    with pytest.raises(StepFailed, match=r"Draft model not ready: .* tensorrt_llm_draft"):
         client.check_ready()
 
 

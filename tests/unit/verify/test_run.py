@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from trt_spec.cli.main import main
-from trt_spec.errors import VerifyFailed
+from trt_spec.errors import StepFailed, VerifyFailed
 from trt_spec.verify.report import DIRECT_REFERENCE, ORCHESTRATOR_REFERENCE, check_report, render_json
 from trt_spec.verify.run import VerifyOptions, run_verify
 
@@ -139,14 +139,14 @@ def test_other_prompt_ids_are_recognised(options: VerifyOptions, fake_triton, tm
 def test_model_that_never_answers_is_given_up(options: VerifyOptions, fake_triton) -> None:
     fake_triton.behaviour.hang_on = "tensorrt_llm_draft"
     with pytest.raises(
-        VerifyFailed, match=r"tensorrt_llm_draft \(draft model\): no response after 0.5 s for the warm-up"
+        StepFailed, match=r"tensorrt_llm_draft \(draft model\): no response after 0.5 s for the warm-up"
     ):
         run_verify(replace(options, deadline_s=0.5))
 
 
 def test_prompt_that_takes_the_server_down_is_named(options: VerifyOptions, fake_triton, tmp_path: Path) -> None:
     fake_triton.behaviour.die_on = "둘"
-    with pytest.raises(VerifyFailed, match=r"went away while tensorrt_llm_bls .* served prompt 'two'"):
+    with pytest.raises(StepFailed, match=r"went away while tensorrt_llm_bls .* served prompt 'two'"):
         run_verify(replace(options, report_folder=tmp_path / "r"))
     assert not (tmp_path / "r").exists()
 
@@ -211,10 +211,10 @@ def test_bad_verdict_exits_4_after_the_report(
     assert words in result.stderr and "Traceback" not in result.stderr
 
 
-def test_draft_model_not_ready_exits_4(arguments: list[object], fake_triton) -> None:
+def test_draft_model_not_ready_exits_1(arguments: list[object], fake_triton) -> None:
     fake_triton.behaviour.not_ready = ("tensorrt_llm_draft",)
     result = invoke(*arguments)
-    assert result.exit_code == 4 and "Draft model not ready" in result.stderr
+    assert result.exit_code == 1 and "Draft model not ready" in result.stderr
 
 
 def test_server_down_exits_3(prompts_file: Path) -> None:

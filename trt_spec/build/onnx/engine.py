@@ -18,6 +18,7 @@ from trt_spec.build.onnx.graph import GraphBuilder
 from trt_spec.build.onnx.quantise import BLOCK_SIZES
 from trt_spec.build.onnx.weights import WeightFile
 from trt_spec.build.source.checkpoint import Checkpoint
+from trt_spec.build.source.shards import load_json_object
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts, resolve_facts
 
@@ -140,12 +141,11 @@ def _check_unquantised(config: Mapping[str, Any], source: Path) -> None:
 
 
 def _write_generation_config(source: Path, config: Mapping[str, Any], folder: Path) -> None:
-    """The model's own file, or one with the special ids of its config.json: here that name is the engine's."""
-    if (source / GENERATION_FILE).is_file():
-        shutil.copyfile(source / GENERATION_FILE, folder / GENERATION_FILE)
-        return
-    ids = {name: config[name] for name in SPECIAL_IDS if name in config}
-    (folder / GENERATION_FILE).write_text(json.dumps(ids, indent=2) + "\n", encoding="utf-8")
+    """The model's own file over the special ids of its config.json: the engine's file of that name has none."""
+    own = load_json_object(source / GENERATION_FILE) if (source / GENERATION_FILE).is_file() else {}
+    ids = {name: config[name] for name in SPECIAL_IDS if config.get(name) is not None}
+    merged = ids | {name: value for name, value in own.items() if value is not None}
+    (folder / GENERATION_FILE).write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
 
 
 def _check_length(facts: ModelFacts, max_seq_len: int, source: Path) -> None:

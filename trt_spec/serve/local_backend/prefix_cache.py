@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 
 from .engine import Engine, KvCache
 
-ABANDON_TOKENS = 64
-"""A cache that goes this much beyond the shared prefix belongs to another conversation: copy, do not cut it."""
-
 
 @dataclass
 class CachedSequence:
-    """A cache and the ids whose keys and values it holds, one position each."""
+    """A cache, the ids whose keys and values it holds, one position each, and how many of them its last call sent."""
 
     cache: KvCache
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    sent_tokens: int = 0
     used_at: int = 0
 
 
@@ -38,26 +36,26 @@ class PrefixCache:
         At least the last token of ``ids`` is left to feed: its logits are wanted.
         """
         wanted = np.asarray(ids, np.int64)
-        shared = {id(s): min(common_prefix(s.ids, wanted), len(wanted) - 1) for s in self._sequences}
+        shared = {id(s): common_prefix(s.ids, wanted) for s in self._sequences}
         best = max(self._sequences, key=lambda s: (shared[id(s)], s.used_at), default=None)
         best_shared = shared[id(best)] if best is not None else 0
-        if best is not None and best_shared and len(best.ids) - best_shared <= ABANDON_TOKENS:
-            return self._use(best, best_shared)
-        sequence = self._free_sequence(keep=best if best_shared else None)
-        if sequence is None:
-            assert best is not None
-            return self._use(best, best_shared)
-        if best is not None and best_shared:
-            sequence.cache.copy_prefix(best.cache, best_shared)
-            sequence.ids = best.ids[:best_shared]
-        else:
+        if best is None or best_shared == 0:
+            sequence = self._free_sequence(keep=None)
+            assert sequence is not None
             sequence.ids = sequence.ids[:0]
-        return self._use(sequence, best_shared)
-
-    def _use(self, sequence: CachedSequence, tokens: int) -> tuple[CachedSequence, int]:
+        elif best_shared >= best.sent_tokens:
+            # It holds all that its last call sent: this is the same text going on, so it goes on in place.
+            sequence = best
+        else:
+            # It belongs to another text with the same beginning, and may go on itself: copy the beginning.
+            sequence = self._free_sequence(keep=best) or best
+            if sequence is not best:
+                sequence.cache.copy_prefix(best.cache, best_shared)
+                sequence.ids = best.ids[:best_shared]
         self._clock += 1
         sequence.used_at = self._clock
-        return sequence, tokens
+        sequence.sent_tokens = len(wanted)
+        return sequence, min(best_shared, len(wanted) - 1)
 
     def _free_sequence(self, *, keep: CachedSequence | None) -> CachedSequence | None:
         """A new sequence while there is room, else the least recently used; None if only ``keep`` is left."""
