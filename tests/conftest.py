@@ -1,7 +1,9 @@
 """Shared by all tests: the tiny checkpoints of tests/fixtures, and engines built from them once a session."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -75,3 +77,81 @@ def write_spec(tmp_path, tiny_models):
         return path
 
     return write
+
+
+class SizedPair(NamedTuple):
+    """A spec with the files of its built-in models, what decides its memory, and what was found about its limits."""
+
+    spec: Any
+    files: dict[str, Any]
+    sizing: Any
+    limit_findings: tuple[Any, ...]
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        return self.sizing.limits
+
+    def plan(self):
+        from trt_spec.plan.memory import plan_memory
+        from trt_spec.plan.sizing import balance_limits
+
+        return plan_memory(balance_limits(self.sizing), self.files)
+
+
+def size_pair(spec: Any, gpu_bytes: int | None = None) -> SizedPair:
+    """Everything that sizing a spec of built-in models needs; ``gpu_bytes`` replaces the memory of its GPUs."""
+    from trt_spec.plan.engine_memory import Sizing
+    from trt_spec.plan.facts import resolve_facts
+    from trt_spec.plan.hardware import load_gpu
+    from trt_spec.plan.known_models import load_known_model
+    from trt_spec.plan.limits import resolve_limits
+    from trt_spec.plan.toolchain import load_profile
+
+    gpu, profile = load_gpu(spec.hardware.gpu), load_profile(spec.tensorrt_llm)
+    gpu = replace(gpu, memory_bytes=gpu_bytes) if gpu_bytes else gpu
+    files = {role: load_known_model(model.model) for role, model in spec.models().items()}
+    facts = {role: resolve_facts(file.config, source=role) for role, file in files.items()}
+    limits, findings = {}, []
+    for role in facts:
+        limits[role], found = resolve_limits(spec, role, facts[role], profile, files[role])
+        findings += found
+    return SizedPair(spec, files, Sizing(spec, facts, limits, gpu, profile.dialect), tuple(findings))
+
+
+PRECISION = {"quantization": "fp8", "kv_cache_dtype": "fp8"}
+
+
+@pytest.fixture(scope="session")
+def make_pair():
+    """make_pair(gpu_bytes=, version=, **sections) -> SizedPair; 70B and 8B in FP8 on one H200 unless changed.
+
+    A ``target`` section replaces the default one, any other is merged into it; draft=None leaves it out.
+    """
+    from trt_spec.spec.model import Spec
+
+    def make(gpu_bytes: int | None = None, version: str = "1.2.1", **sections: Any) -> SizedPair:
+        values = {
+            "name": "pair",
+            "backend": "engine",
+            "tensorrt_llm": version,
+            "hardware": {"gpu": "H200", "gpus": 1},
+            "target": {"model": "nvidia/Llama-3.1-70B-Instruct-FP8", **PRECISION},
+            "draft": {"model": "nvidia/Llama-3.1-8B-Instruct-FP8", **PRECISION},
+        }
+        for key, section in sections.items():
+            merges = isinstance(section, dict) and key != "target"
+            values[key] = {**values.get(key, {}), **section} if merges else section
+        return size_pair(Spec.model_validate(values), gpu_bytes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def preset_pair():
+    """preset_pair(name) -> SizedPair of a preset."""
+    import yaml
+
+    from trt_spec.spec.model import Spec
+    from trt_spec.spec.presets import load_preset
+
+    return lambda name: size_pair(Spec.model_validate(yaml.safe_load(load_preset(name).text)))

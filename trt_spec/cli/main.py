@@ -21,6 +21,7 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("init", "Write a commented spec to start from."),
+    Verb("plan", "Check a spec before the GPU hour: does the pair fit, work and pay?"),
     Verb("build", "Build the engines of a spec; only what changed is built again."),
     Verb("deploy", "Write the Triton model repository of a built spec."),
     Verb("serve", "Start Triton on a deployed spec and wait until it is ready."),

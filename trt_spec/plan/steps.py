@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from trt_spec.spec.model import Model, Role, Spec
@@ -15,13 +16,20 @@ SPECULATIVE_DECODING_MODE = {"none": 1, "draft_tokens_external": 2}
 
 @dataclass(frozen=True)
 class Step:
-    """One output folder to make: ``params`` are everything about it that the spec decides."""
+    """One output folder to make: ``params`` are everything about it that the spec decides, paths excepted.
+
+    ``argv`` is the exact command line, empty where trtspec does the work in its own process. ``inputs`` are folders
+    that other steps make or that are there already; a step waits for those that make them.
+    """
 
     id: str
     kind: str
     role: Role
     source: str
     params: Mapping[str, Any]
+    argv: tuple[str, ...] = ()
+    inputs: tuple[Path, ...] = ()
+    outputs: tuple[Path, ...] = ()
 
 
 def plan_onnx_steps(spec: Spec) -> tuple[Step, ...]:

@@ -26,6 +26,14 @@ class Workspace:
     def reports(self) -> Path:
         return self.root / "reports"
 
+    def source(self, role: str) -> Path:
+        """The downloaded Hugging Face checkpoint of a hub model."""
+        return self.root / "sources" / role
+
+    def checkpoint(self, role: str) -> Path:
+        """The TensorRT-LLM checkpoint that trtllm-build reads."""
+        return self.root / "checkpoints" / role
+
     def engine(self, role: str) -> Path:
         return self.root / "engines" / role
 

@@ -63,6 +63,9 @@ class Hardware(_Section):
     gpu: Gpu = Field(description="GPU model; generic is one trtspec has no figures for.")
     gpus: int = Field(ge=1, description="Number of GPUs in each node.")
     nodes: int = Field(default=1, ge=1, description="Number of machines.")
+    gpu_hour_price: float | None = Field(
+        default=None, gt=0, description="Price of one GPU for an hour in any currency; plan then prices tokens."
+    )
 
 
 class Model(_Section):
@@ -116,6 +119,18 @@ class Speculation(_Section):
         default="tokens",
         description="What decides acceptance: tokens (the target's own choice equals the draft), logits (modified "
         "rejection sampling; engine only), fast_logits (the same, passed GPU to GPU; engine only).",
+    )
+    acceptance: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Expected probability that a drafted token is accepted, for the plan's predictions; a prior by "
+        "model sizes if absent.",
+    )
+    allow_draft_fallback: bool = Field(
+        default=False,
+        description="Accept a draft whose context is shorter than limits: beyond it the target goes on alone (engine "
+        "only).",
     )
     adaptive: bool = Field(
         default=True,

@@ -164,6 +164,10 @@ def _acceptance(spec: Spec) -> Iterator[Fault]:
     accept, choices = spec.speculation.accept, ACCEPTS[spec.backend]
     if accept not in choices:
         yield Fault(("speculation", "accept"), f"found {accept}, backend {spec.backend} expects {_listed(choices)}")
+    if spec.speculation.allow_draft_fallback and spec.backend != "engine":
+        yield Fault(
+            ("speculation", "allow_draft_fallback"), f"found true, backend {spec.backend} has no engine that falls back"
+        )
 
 
 def _build_flags(spec: Spec) -> Iterator[Fault]:

@@ -1,0 +1,128 @@
+"""The steps that make the TensorRT engines of a pair: fetch, convert or quantise, trtllm-build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trt_spec.errors import SpecError
+from trt_spec.plan.facts import ModelFacts
+from trt_spec.plan.limits import EngineLimits
+from trt_spec.plan.model_files import ModelFiles
+from trt_spec.plan.source_quantization import UNQUANTISED, judge_source_quantization, resolve_source_quantization
+from trt_spec.plan.steps import Step
+from trt_spec.plan.toolchain import Profile
+from trt_spec.plan.trtllm_argv import (
+    CALIBRATION_SAMPLES,
+    build_argv,
+    convert_argv,
+    fetch_argv,
+    plan_engine_flags,
+    quantize_argv,
+    resolve_dtype,
+)
+from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.model import Model, Role, Spec
+from trt_spec.spec.rules import judge_reference
+
+PROCESS_FLAGS = ("workers", "log_level", "monitor_memory", "output_timing_cache")
+"""Flags of trtllm-build that decide how it runs and not what it makes: no reason to build an engine again."""
+
+
+def plan_engine_steps(
+    spec: Spec,
+    facts: Mapping[Role, ModelFacts],
+    limits: Mapping[Role, EngineLimits],
+    profile: Profile,
+    workspace: Workspace,
+    files: Mapping[Role, ModelFiles],
+) -> tuple[Step, ...]:
+    """All steps of backend engine in an order that can be run, the draft's first: it is the smaller one.
+
+    A hub model is fetched into the workspace, once if both roles name the same one. ``files`` say whether the weights
+    are quantised already: with ``quantization: fp8`` those are converted, others are quantised by NVIDIA's script.
+    Raises SpecError for another backend, for stored weights that contradict the spec, and for wrong ``build_flags``.
+    """
+    _check(spec, files)
+    steps: list[Step] = []
+    fetched: dict[tuple[str, str | None], Path] = {}
+    for role, model in reversed(spec.models().items()):
+        key = (model.model, model.revision)
+        if judge_reference(model.model) == "hub" and key not in fetched:
+            fetched[key] = workspace.source(role)
+            steps.append(_fetch(role, model, fetched[key]))
+        steps.append(_checkpoint(role, model, facts[role], profile, workspace, files[role], fetched.get(key)))
+        steps.append(_engine(spec, role, limits[role], facts[role], profile, workspace))
+    return tuple(steps)
+
+
+def _check(spec: Spec, files: Mapping[Role, ModelFiles]) -> None:
+    if spec.backend != "engine":
+        reason = "llmapi builds no engine" if spec.backend == "llmapi" else "onnx has steps of its own"
+        raise SpecError(
+            f"There are no TensorRT engine steps for backend {spec.backend}: {reason}.",
+            remedy="Set `backend: engine` to plan engines.",
+        )
+    for finding in judge_source_quantization(spec, files):
+        raise SpecError(finding.message, remedy=finding.remedy)
+
+
+def _fetch(role: Role, model: Model, folder: Path) -> Step:
+    return Step(
+        id=f"fetch-{role}",
+        kind="fetch",
+        role=role,
+        source=model.model,
+        params={"revision": model.revision},
+        argv=fetch_argv(model, folder),
+        outputs=(folder,),
+    )
+
+
+def _checkpoint(
+    role: Role,
+    model: Model,
+    facts: ModelFacts,
+    profile: Profile,
+    workspace: Workspace,
+    files: ModelFiles,
+    fetched: Path | None,
+) -> Step:
+    source, folder = str(fetched or model.model), workspace.checkpoint(role)
+    params = {
+        "tensorrt_llm": profile.version,
+        "dtype": resolve_dtype(model, facts),
+        "quantization": model.quantization,
+        "kv_cache_dtype": model.kv_cache_dtype,
+        "tensor_parallel": model.tensor_parallel,
+        "pipeline_parallel": model.pipeline_parallel,
+    }
+    if model.quantization == "fp8" and resolve_source_quantization(files) == UNQUANTISED:
+        kind, params["calibration_samples"] = "quantize", CALIBRATION_SAMPLES
+        argv = quantize_argv(model, facts, profile, source, folder)
+    else:
+        kind, params["dialect"] = "convert", profile.dialect
+        argv = convert_argv(model, facts, profile, source, folder)
+    # The demo model is no folder: the converter gets it by its reference.
+    inputs = (Path(source),) if fetched or judge_reference(model.model) == "folder" else ()
+    return Step(f"{kind}-{role}", kind, role, model.model, params, argv, inputs, (folder,))
+
+
+def _engine(
+    spec: Spec, role: Role, limits: EngineLimits, facts: ModelFacts, profile: Profile, workspace: Workspace
+) -> Step:
+    checkpoint, folder = workspace.checkpoint(role), workspace.engine(role)
+    flags = plan_engine_flags(spec, role, limits, facts, profile)
+    return Step(
+        id=f"engine-{role}",
+        kind="trtllm_build",
+        role=role,
+        source=spec.models()[role].model,
+        params={
+            "tensorrt_llm": profile.version,
+            "flags": {dest: list(words) for dest, words in flags.items() if dest not in PROCESS_FLAGS},
+        },
+        argv=build_argv(spec, role, limits, facts, profile, checkpoint, folder),
+        inputs=(checkpoint,),
+        outputs=(folder,),
+    )

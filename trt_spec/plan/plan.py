@@ -1,0 +1,150 @@
+"""The plan of a spec: what was found, what is derived, what it will cost and bring, and every step to take. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trt_spec.errors import SpecError
+from trt_spec.plan.build_flags import judge_build_flags
+from trt_spec.plan.engine_memory import Sizing
+from trt_spec.plan.engine_steps import plan_engine_steps
+from trt_spec.plan.facts import ModelFacts, resolve_facts
+from trt_spec.plan.finding import Finding, is_refused
+from trt_spec.plan.launch_argv import launch_argv
+from trt_spec.plan.limits import EngineLimits
+from trt_spec.plan.memory import MemoryPlan, plan_memory
+from trt_spec.plan.model_files import ModelFiles
+from trt_spec.plan.pair import check_pair
+from trt_spec.plan.placement import Placement, plan_placement
+from trt_spec.plan.priors import choose_acceptance
+from trt_spec.plan.rope import check_rope
+from trt_spec.plan.shapes import check_shapes
+from trt_spec.plan.sizing import plan_sizing
+from trt_spec.plan.source_quantization import judge_source_quantization
+from trt_spec.plan.speed import SpeedPrediction, judge_speed, predict, resolve_speed_inputs
+from trt_spec.plan.steps import Step, plan_onnx_steps
+from trt_spec.plan.toolchain import Profile, load_profile
+from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.model import Role, Spec
+
+SEVERITIES = ("refuse", "warn", "note")
+
+
+@dataclass(frozen=True)
+class EnginePlan:
+    """What backend engine adds: limits and placement of both engines, memory, speed and launch."""
+
+    profile: Profile
+    limits: Mapping[Role, EngineLimits]
+    placement: Placement
+    memory: MemoryPlan
+    speed: SpeedPrediction
+    launch: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``findings`` are ordered by severity; ``steps`` are empty when something refuses the build."""
+
+    spec: Spec
+    files: Mapping[Role, ModelFiles]
+    facts: Mapping[Role, ModelFacts]
+    findings: tuple[Finding, ...]
+    steps: tuple[Step, ...]
+    engine: EnginePlan | None
+
+    @property
+    def refused(self) -> bool:
+        return is_refused(self.findings)
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """``measured_alpha`` comes from a report of `trtspec verify`."""
+
+    workspace: Workspace
+    measured_alpha: float | None = None
+
+
+def make_plan(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions) -> Plan:
+    """Plans ``spec`` for models of which ``files`` are known. Raises SpecError for files that cannot be read."""
+    if spec.backend == "llmapi":
+        raise SpecError(
+            "backend llmapi builds no engine, and planning it is not in this version.",
+            remedy="Plan the pair with `backend: engine` and tensorrt_llm 1.2.1, the last with engines.",
+        )
+    findings = [
+        finding for role, known in files.items() for finding in check_rope(known.config, spec.tensorrt_llm, role)
+    ]
+    if is_refused(tuple(findings)):  # facts of such a model cannot be resolved
+        return Plan(spec, files, {}, _ordered(findings), (), None)
+    facts = {role: resolve_facts(known.config, source=_config_of(known)) for role, known in files.items()}
+    findings += check_pair(spec, files["target"], files.get("draft", files["target"]))
+    for role, model in spec.models().items():
+        parallel = model.tensor_parallel, model.pipeline_parallel
+        findings += check_shapes(facts[role], *parallel, role, spec.speculation.accept)
+    if spec.backend == "onnx":
+        return Plan(spec, files, facts, _ordered(findings), plan_onnx_steps(spec), None)
+    return _plan_engine(spec, files, facts, findings, options)
+
+
+def _plan_engine(
+    spec: Spec,
+    files: Mapping[Role, ModelFiles],
+    facts: Mapping[Role, ModelFacts],
+    findings: list[Finding],
+    options: PlanOptions,
+) -> Plan:
+    profile = load_profile(spec.tensorrt_llm)
+    findings += judge_source_quantization(spec, files)
+    for role in spec.models():
+        findings += judge_build_flags(spec, role, profile)
+    if is_refused(tuple(findings)):  # sizes of shapes that cannot be split would mean nothing
+        return Plan(spec, files, facts, _ordered(findings), (), None)
+    placement, placing = plan_placement(spec)
+    sizing, sizes = plan_sizing(spec, facts, profile, files)
+    memory = plan_memory(sizing, files)
+    speed = _predict(spec, sizing, options)
+    findings += (*placing, *sizes, *memory.findings, *judge_speed(speed))
+    refused = is_refused(tuple(findings))
+    steps = () if refused else plan_engine_steps(spec, facts, sizing.limits, profile, options.workspace, files)
+    launch = () if refused else launch_argv(placement, profile, options.workspace.repository, spec.serve)
+    engine = EnginePlan(profile, sizing.limits, placement, memory, speed, launch)
+    return Plan(spec, files, facts, _ordered(findings), steps, engine)
+
+
+def _predict(spec: Spec, sizing: Sizing, options: PlanOptions) -> SpeedPrediction:
+    facts, limits = sizing.facts, sizing.limits
+    drafting = facts.get("draft", facts["target"])
+    acceptance = choose_acceptance(
+        drafting.parameters,
+        facts["target"].parameters,
+        spec.limits.max_input_len,
+        spec_alpha=spec.speculation.acceptance,
+        measured_alpha=options.measured_alpha,
+    )
+    draft_limits = limits.get("draft")
+    inputs = resolve_speed_inputs(
+        spec,
+        facts,
+        sizing.gpu,
+        acceptance,
+        # Reuse of KV blocks is whole blocks: half a block is read anew in the middle of all cases.
+        tail_tokens=limits["target"].tokens_per_block // 2,
+        target_batch=limits["target"].effective_verify_batch,
+        draft_batch=draft_limits.effective_verify_batch if draft_limits else None,
+        gpu_hour_price=spec.hardware.gpu_hour_price if spec.hardware else None,
+    )
+    return predict(inputs)
+
+
+def _ordered(findings: list[Finding]) -> tuple[Finding, ...]:
+    unique = dict.fromkeys(findings)
+    return tuple(sorted(unique, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _config_of(files: ModelFiles) -> str:
+    folder = files.origin.removeprefix("local folder ")
+    return str(Path(folder, "config.json")) if folder != files.origin else f"config.json of {files.reference}"

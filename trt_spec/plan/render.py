@@ -1,0 +1,52 @@
+"""A plan as one JSON document; schema 1, keys are only ever added."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from typing import Any
+
+from trt_spec.plan.explain import explain_all
+from trt_spec.plan.plan import Plan
+
+SCHEMA_VERSION = 1
+
+
+def render_json(plan: Plan) -> str:
+    """The whole plan with every derived number, its formula and its source."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA_VERSION,
+        "name": plan.spec.name,
+        "backend": plan.spec.backend,
+        "tensorrt_llm": plan.spec.tensorrt_llm,
+        "refused": plan.refused,
+        "findings": [asdict(finding) for finding in plan.findings],
+        "models": {
+            role: {**asdict(facts), "parameters": facts.parameters, "origin": plan.files[role].origin}
+            for role, facts in plan.facts.items()
+        },
+        "steps": [
+            {"id": step.id, "kind": step.kind, "role": step.role, "source": step.source, "params": dict(step.params)}
+            | {"argv": list(step.argv), "command": shlex.join(step.argv)}
+            for step in plan.steps
+        ],
+        "explanations": [asdict(explanation) for explanation in explain_all(plan)],
+    }
+    engine = plan.engine
+    if engine is not None:
+        memory = {key: value for key, value in asdict(engine.memory).items() if key != "findings"}
+        document |= {
+            "toolchain": {
+                "container": engine.profile.container,
+                "tensorrt": engine.profile.tensorrt,
+                "cuda": engine.profile.cuda,
+                "flags_trust": engine.profile.flags_trust,
+            },
+            "limits": {role: asdict(limits) for role, limits in engine.limits.items()},
+            "placement": asdict(engine.placement),
+            "memory": memory,
+            "speed": {**asdict(engine.speed), "draft_len_by_batch": engine.speed.draft_len_by_batch},
+            "launch": {"argv": list(engine.launch), "command": shlex.join(engine.launch)},
+        }
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
