@@ -299,7 +299,7 @@ def test_the_engine_answers_nvidias_tensors(grpc_client):
     [
         ([1], 0, {}, "request_output_len is 0"),
         ([1], 1000, {}, "expected 1 to"),
-        ([1] * 127, 1, {}, "max_seq_len is 128"),
+        ([1] * 127, 1, {}, "at most 123"),
         ([400], 1, {}, "vocabulary of 320"),
         ([1], 6, {"draft_input_ids": ("INT32", np.full((1, 5), 2, np.int32))}, "max_draft_len 4"),
         ([1], 1, {"streaming": ("BOOL", np.array([[True]]))}, "not decoupled"),

@@ -29,4 +29,4 @@ def command(name: str | None, preset: str, output: Path | None, force: bool, lis
         raise click.UsageError("Missing argument 'NAME': what the new spec is called (or use --list).")
     path = output or Path(f"{name}.yaml")
     write_preset(load_preset(preset), name, path, force=force)
-    click.echo(f"Wrote {path} from preset {preset}. Edit it, then run: trtspec build {path}", err=True)
+    click.echo(f"Wrote {path} from preset {preset}. Edit it, then run: trtspec plan {path}", err=True)

@@ -50,16 +50,6 @@ def resolve_spec(document: Document, file: Path) -> Spec:
     return resolved
 
 
-def dump_spec(spec: Spec) -> dict[str, Any]:
-    """``spec`` as plain JSON values, every default written out; ``Spec.model_validate`` gives an equal spec."""
-    return spec.model_dump(mode="json")
-
-
-def render_spec(spec: Spec) -> str:
-    """``spec`` as indented JSON text with every default written out; ``Spec.model_validate_json`` reads it back."""
-    return spec.model_dump_json(indent=2) + "\n"
-
-
 def _spec_error(file: Path, listed: list[tuple[int, Fault]]) -> SpecError:
     lines = []
     for line, fault in sorted(listed, key=lambda pair: pair[0]):

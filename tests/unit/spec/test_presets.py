@@ -32,16 +32,6 @@ def test_presets_are_the_files_of_the_build_folder():
     assert sorted(file.stem for file in (ROOT / "build").glob("*.yaml")) == NAMES
 
 
-def test_the_wheel_carries_every_preset():
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    carried = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    files = {
-        f"build/{file.name}": f"trt_spec/spec/preset_files/{file.name}" for file in (ROOT / "build").glob("*.yaml")
-    }
-    assert {source: place for source, place in carried.items() if source.startswith("build/")} == files
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_presets_load_under_their_own_name(name):
     spec = load_spec(ROOT / "build" / f"{name}.yaml")

@@ -52,6 +52,7 @@ class GraphBuilder:
         self._bits = weight_bits
         self._max_seq_len = max_seq_len
         self._nodes: list[onnx.NodeProto] = []
+        self._constants: set[str] = set()
 
     def build(self, on_layer: Callable[[int], None] = lambda _: None) -> onnx.ModelProto:
         """The whole model; calls ``on_layer`` with the number of layers done."""
@@ -198,7 +199,8 @@ class GraphBuilder:
 
     def _constant(self, name: str, tensor: onnx.TensorProto) -> str:
         """Small constants live in the graph file, each once."""
-        if all(known.name != name for known in self._weights.initializers):
+        if name not in self._constants:
+            self._constants.add(name)
             self._weights.initializers.append(tensor)
         return name
 

@@ -28,7 +28,6 @@ class EngineLimits:
     kv_heads: int
     head_size: int
     max_batch_size: int
-    max_input_len: int
     max_seq_len: int
     max_draft_len: int
 
@@ -50,7 +49,6 @@ def load_limits(folder: Path) -> EngineLimits:
         kv_heads=pretrained["num_key_value_heads"],
         head_size=pretrained["head_size"],
         max_batch_size=build["max_batch_size"],
-        max_input_len=build["max_input_len"],
         max_seq_len=build["max_seq_len"],
         max_draft_len=build["max_draft_len"],
     )
@@ -96,10 +94,10 @@ class KvCache:
 class Engine:
     """A loaded engine folder. Not thread-safe: one thread runs it."""
 
-    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.limits = load_limits(folder)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
+        options.intra_op_num_threads = len(os.sched_getaffinity(0))
         # Two sessions that alternate on the same cores otherwise fight through their spinning threads.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.session = onnxruntime.InferenceSession(

@@ -47,13 +47,17 @@ class GenerateResult:
 
 
 def check_request(engine: Engine, request: GenerateRequest) -> None:
-    """Raises RequestRefused, before anything is computed, for a request outside the engine's limits."""
+    """Raises RequestRefused, before anything is computed, for a request outside the engine's limits.
+
+    Stricter than the C++ engine, which clips an output length that is too large and logs a warning.
+    """
     limits, prompt = engine.limits, len(request.input_ids)
     if prompt == 0:
         raise RequestRefused("input_ids is empty, expected at least one token.")
-    if prompt > limits.max_seq_len - limits.max_draft_len - 1:
-        raise RequestRefused(f"the input has {prompt} tokens, the engine's max_seq_len is {limits.max_seq_len}.")
     granted = limits.max_output_len(prompt)
+    if granted < 1:
+        longest = limits.max_seq_len - limits.max_draft_len - 1
+        raise RequestRefused(f"the input has {prompt} tokens, this engine takes at most {longest}.")
     if not 0 < request.max_new_tokens <= granted + len(request.draft_ids):
         raise RequestRefused(
             f"request_output_len is {request.max_new_tokens}, expected 1 to {granted} after {prompt} input tokens."
