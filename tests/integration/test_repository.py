@@ -40,6 +40,7 @@ def test_every_model_loads_and_answers(
     target = build_tiny_engine("pair-target")
     deployment = Deployment(
         name="tiny pair",
+        id="0123",
         tensorrt_llm=version,
         target_engine=target,
         draft_engine=build_tiny_engine("pair-draft"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
@@ -26,5 +27,6 @@ def command(spec: Path, workspace: Path | None, as_json: bool) -> None:
         click.echo(json.dumps({"repository": str(repository), **written}, indent=2, ensure_ascii=False))
         return
     click.echo(f"Wrote {repository}: {', '.join(written.get('models', ()))}.", err=True)
-    click.echo(f"Tensor names: {written.get('dialect', {}).get('trust')}.", err=True)
-    click.echo(f"Start it with: trtspec serve {spec}", err=True)
+    if loaded.backend == "engine":  # on a CPU nobody else names them
+        click.echo(f"Tensor names: {written.get('dialect', {}).get('trust')}.", err=True)
+    click.echo(f"Start it with: trtspec serve {shlex.quote(str(spec))}", err=True)

@@ -33,6 +33,7 @@ def command(target: Path, workspace: Path | None, detach: bool, **overrides: Any
     from trt_spec.deploy.workspace import resolve_launch
 
     options = resolve_launch(target, workspace, overrides)
+    click.echo(f"Starting Triton on {options.repository}", err=True)
     if detach:
         _print_endpoints(launch_triton(options, _Waiting().report))
         click.echo(f"Stop it with: trtspec stop {options.workspace}", err=True)

@@ -23,11 +23,14 @@ TOKENIZER_FILES = (
 class Deployment:
     """One pair of engines and the limits it was built for. Lengths and budgets are in tokens, paths absolute.
 
+    ``id`` is the manifest's ``resolve_deployment_id``.
+
     ``draft_engine`` is None for a target alone, and ``max_draft_len`` is 0 then. ``kv_cache_tokens`` is given to each
     engine: two engines that share a device must not size their caches by what the other one left.
     """
 
     name: str
+    id: str
     tensorrt_llm: str
     target_engine: Path
     draft_engine: Path | None

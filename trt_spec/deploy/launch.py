@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trt_spec.deploy.log_digest import read_log_tail, render_log_digest
+from trt_spec.deploy.log_digest import is_hopeless, read_log_tail, render_log_digest
+from trt_spec.deploy.ownership import read_marker
 from trt_spec.deploy.pbtxt import parse_pbtxt
 from trt_spec.deploy.ports import check_ports, resolve_address
 from trt_spec.deploy.process_group import read_start_ticks
@@ -74,7 +75,7 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
     address = resolve_address(options.host)
     options.workspace.mkdir(parents=True, exist_ok=True)
     with exclusive(options.workspace):
-        _check_not_running(options.workspace)
+        check_not_running(options.workspace)
         check_ports(address, options.ports, _find_port_remedy(options))
         backends = options.backends or write_backends(install, options.workspace / BACKENDS_FOLDER)
         server = _start(install, options, backends, address)
@@ -148,8 +149,8 @@ def judge_server(server: RunningServer) -> StepFailed | None:
     return _explain(server, f"Triton (process {server.pid}) has ended", "Look at the log, then start it again.")
 
 
-def _check_not_running(workspace: Path) -> None:
-    """A server of this workspace blocks the start; the leftovers of one that is gone are removed."""
+def check_not_running(workspace: Path) -> None:
+    """Raise EnvironmentMissing if a server of this workspace runs; the leftovers of one that is gone are removed."""
     server = load_server(workspace)
     if server is not None and server.is_alive():
         raise EnvironmentMissing(
@@ -199,6 +200,7 @@ def _start(install: TritonInstall, options: LaunchOptions, backends: Path, addre
         repository=str(options.repository.absolute()),
         log=str(log),
         shm_prefix=prefix,
+        deployment_id=(read_marker(options.repository) or {}).get("deployment_id"),
     )
     process.returncode = 0  # from here on the process is known by its record, not by this object
     try:
@@ -240,6 +242,8 @@ def _wait_until_ready(server: RunningServer, timeout_s: float, on_wait: Callable
         waited = time.monotonic() - start
         if not server.is_alive():
             raise _explain(server, "Triton ended before it was ready", "Correct what the log names, then start again.")
+        if is_hopeless(read_log_tail(Path(server.log))):
+            raise _explain(server, "A model's process cannot start", "Correct what the log names, then start again.")
         if waited > timeout_s:
             found = f"Triton was not ready after {timeout_s:g} s"
             raise _explain(server, found, "Raise --timeout if the models only load slowly.")

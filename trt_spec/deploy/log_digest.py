@@ -11,7 +11,8 @@ TAIL_BYTES = 1 << 20
 # Every start on a machine without a GPU prints these; they explain nothing.
 _NOISE = ("CudaDriverHelper", "Failed to initialize NVML", "DCGM", "pinned memory", "Unable to allocate pinned")
 _STAMP = re.compile(r"^[EWIF]\d{4} [\d:.]+ \d+ [\w.]+:\d+\] ?")
-_ERROR = re.compile(r"^(E\d{4} |F\d{4} |error: |\[libprotobuf (ERROR|FATAL))")
+_HOPELESS = "error while loading shared libraries"  # a model's process died at once; Triton waits for it regardless
+_ERROR = re.compile(rf"^(E\d{{4}} |F\d{{4}} |error: |\[libprotobuf (ERROR|FATAL)|.*{_HOPELESS})")
 _LOADING = re.compile(r'"loading: (?P<model>[^"]+):\d+"')
 _FINISHED = re.compile(r"(successfully loaded|failed to load) '(?P<model>[^']+)'")
 _FAILED = re.compile(r"failed to load '(?P<model>[^']+)' version \d+: (?:\w[\w ]*: )?(?P<reason>.*)", re.DOTALL)
@@ -26,6 +27,11 @@ def read_log_tail(log: Path) -> str:
             return file.read().decode("utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def is_hopeless(text: str) -> bool:
+    """Whether the log of a start tells of something that waiting cannot mend."""
+    return _HOPELESS in text
 
 
 def render_log_digest(text: str) -> str:

@@ -53,7 +53,8 @@ def check_replaceable(folder: Path, kind: str) -> None:
         )
     changed = _find_changes(folder, marker["files"])
     if changed:
-        shown = ", ".join(changed[:_SHOWN_FILES]) + (f" and {len(changed) - _SHOWN_FILES} more" if changed[_SHOWN_FILES:] else "")
+        more = f" and {len(changed) - _SHOWN_FILES} more" if changed[_SHOWN_FILES:] else ""
+        shown = ", ".join(changed[:_SHOWN_FILES]) + more
         raise SpecError(
             f"{folder} was changed since trtspec wrote it: {shown}.",
             remedy="Keep your changes elsewhere and delete the folder, or choose another workspace with -o.",

@@ -78,6 +78,7 @@ def write_repository(deployment: Deployment, destination: Path) -> Path:
                 (version / ".gitkeep").touch()
         about = {
             "deployment": deployment.name,
+            "deployment_id": deployment.id,
             "tensorrt_llm": deployment.tensorrt_llm,
             "dialect": {"recorded": dialect.recorded, "trust": dialect.trust, "provenance": dialect.provenance},
             "models": [config.name for config in configs],

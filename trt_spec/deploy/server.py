@@ -35,6 +35,7 @@ class RunningServer:
     repository: str
     log: str
     shm_prefix: str
+    deployment_id: str | None = None  # of the repository, as it was at the start
 
     @property
     def reach_host(self) -> str:

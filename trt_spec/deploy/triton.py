@@ -5,13 +5,15 @@ pytriton itself is never imported: only its files are used.
 
 from __future__ import annotations
 
+import ctypes.util
 import importlib.metadata
 import importlib.util
 import os
 import platform
 import shutil
 import sys
-from dataclasses import dataclass
+import sysconfig
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trt_spec.deploy.ownership import check_replaceable, write_marker
@@ -37,13 +39,15 @@ class TritonInstall:
     libraries: Path
     python_bin: Path
     version: str
+    libpython: Path | None = None  # the folder of libpython, where the loader does not find it by itself
 
     def resolve_environment(self, base: dict[str, str]) -> dict[str, str]:
         """Return ``base`` with what the server and its Python processes need.
 
         The stub takes the first python3 on PATH, and does not start without the wheel's shared libraries.
         """
-        libraries = [str(self.libraries), base.get("LD_LIBRARY_PATH", "")]
+        libpython = "" if self.libpython is None else str(self.libpython)
+        libraries = [str(self.libraries), libpython, base.get("LD_LIBRARY_PATH", "")]
         path = [str(self.python_bin), base.get("PATH", os.defpath)]
         return {
             **base,
@@ -87,7 +91,24 @@ def find_triton() -> TritonInstall:
                 f"nvidia-pytriton {install.version} is installed without {path}.",
                 remedy="Install it again with `pip install --force-reinstall 'trtspec[local]'`.",
             )
-    return install
+    return replace(install, libpython=_find_libpython(minor))
+
+
+def _find_libpython(minor: str) -> Path | None:
+    """Return the folder of the shared libpython that the stub needs, None where the loader finds one by itself.
+
+    Pythons of pyenv, conda and uv keep theirs to themselves. Raises EnvironmentMissing where there is none at all.
+    """
+    if ctypes.util.find_library(f"python{minor}"):
+        return None
+    name = f"libpython{minor}.so.1.0"
+    for folder in (sysconfig.get_config_var("LIBDIR"), str(Path(sys.base_prefix, "lib"))):
+        if folder and Path(folder, name).is_file():
+            return Path(folder)
+    raise EnvironmentMissing(
+        f"The embedded Triton needs {name}, and neither the system nor this Python ({sys.base_prefix}) has it.",
+        remedy=f"Install it (Debian: apt install libpython{minor}), or use a Python built with --enable-shared.",
+    )
 
 
 def write_backends(install: TritonInstall, destination: Path) -> Path:

@@ -9,11 +9,11 @@ from typing import Any
 
 from trt_spec.deploy.deployment import Deployment
 from trt_spec.deploy.launch import LaunchOptions
-from trt_spec.deploy.ownership import MARKER_FILE
+from trt_spec.deploy.ownership import MARKER_FILE, read_marker
 from trt_spec.deploy.repository import write_repository
 from trt_spec.deploy.server import SERVER_FILE
 from trt_spec.errors import EnvironmentMissing, SpecError
-from trt_spec.plan.manifest import Manifest, load_manifest
+from trt_spec.plan.manifest import Manifest, load_manifest, resolve_deployment_id
 from trt_spec.plan.workspace import WORKSPACES, Workspace, resolve_workspace
 from trt_spec.spec.load import load_spec
 from trt_spec.spec.model import Spec
@@ -42,6 +42,7 @@ def resolve_deployment(manifest: Manifest, workspace: Workspace) -> Deployment:
     target_path = workspace.engine("target").absolute()
     return Deployment(
         name=spec.name,
+        id=resolve_deployment_id(manifest),
         tensorrt_llm=spec.tensorrt_llm,
         target_engine=target_path,
         draft_engine=None if draft is None else workspace.engine("draft").absolute(),
@@ -74,14 +75,18 @@ def resolve_launch(target: Path, workspace: Path | None, overrides: Mapping[str,
         raise SpecError(
             f"{repository} does not exist: nothing is deployed there.", remedy="Run `trtspec deploy` first."
         )
+    if not is_bare:
+        _check_deployed(place, spec)
     options = LaunchOptions(repository=repository.absolute(), workspace=(workspace or place.root).absolute())
     if spec is not None:
         options = replace(options, **spec.serve.model_dump())
     return replace(options, **{name: value for name, value in overrides.items() if value is not None})
 
 
-def resolve_stop(target: Path | None) -> list[Path]:
+def resolve_stop(target: Path | None, workspace: Path | None = None) -> list[Path]:
     """Return the workspaces whose server is meant: of a spec, workspace or repository, or all below ./workspace."""
+    if workspace is not None:
+        return [workspace.absolute()]
     if target is None:
         return sorted(file.parent for file in Path(WORKSPACES).glob(f"*/{SERVER_FILE}"))
     return [_resolve_place(target, None)[0].root]
@@ -111,6 +116,21 @@ def _is_workspace(folder: Path) -> bool:
     place = Workspace(folder.absolute())
     signs = (place.manifest, place.repository / MARKER_FILE, folder / SERVER_FILE)
     return any(file.is_file() for file in signs)
+
+
+def _check_deployed(place: Workspace, spec: Spec | None) -> None:
+    """What is served must be what the spec says: a repository of an older build or spec is refused."""
+    if not place.manifest.is_file():
+        return
+    manifest = load_manifest(place)
+    if spec is not None:
+        _check_same_spec(spec, manifest.spec)
+    deployed = (read_marker(place.repository) or {}).get("deployment_id")
+    if deployed != resolve_deployment_id(manifest):
+        raise SpecError(
+            f"{place.repository} was deployed from another build than the one that is there now.",
+            remedy="Run `trtspec deploy` first.",
+        )
 
 
 def _check_same_spec(spec: Spec, built: Spec) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trt_spec.errors import SpecError
@@ -9,10 +11,22 @@ from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
 
 
+class BuiltWith(BaseModel):
+    """What a TensorRT engine is tied to; ``compute_capability`` is "9.0" for SM 90, ``container`` None if native."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tensorrt_llm: str
+    tensorrt: str
+    container: str | None
+    gpu: str
+    compute_capability: str
+
+
 class EngineEntry(BaseModel):
     """One built engine; lengths in tokens, ``max_seq_len`` includes ``max_draft_len``.
 
-    It lies at ``workspace.engine(role)``, wherever the workspace is moved to.
+    It lies at ``workspace.engine(role)``, wherever the workspace is moved to. ``built_with`` is for TensorRT engines.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -22,6 +36,7 @@ class EngineEntry(BaseModel):
     vocab_size: int
     max_seq_len: int
     max_draft_len: int
+    built_with: BuiltWith | None = None
 
 
 class Manifest(BaseModel):
@@ -32,6 +47,13 @@ class Manifest(BaseModel):
     trtspec: str
     spec: Spec
     engines: dict[str, EngineEntry]
+
+
+def resolve_deployment_id(manifest: Manifest) -> str:
+    """Digest of what is served: the engines and the spec, but for where it listens. Equal ids answer alike."""
+    spec = manifest.spec.model_dump_json(exclude={"serve"})
+    engines = "".join(f"{role}={entry.fingerprint};" for role, entry in sorted(manifest.engines.items()))
+    return hashlib.sha256(f"{engines}{spec}".encode()).hexdigest()
 
 
 def render_manifest(manifest: Manifest) -> str:

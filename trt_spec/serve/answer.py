@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .tokens import TextStream, TextTokenizer
+from .tokens import BROKEN, TextStream, TextTokenizer
 
 
 class Answer:
@@ -31,11 +31,16 @@ class Answer:
             self._append(self._stream.push([token]))
         return self.text[before:]
 
-    def finish(self) -> str:
-        """The text that was held back because a character was unfinished."""
+    def finish(self, *, cut: bool) -> str:
+        """The text that was held back because a character was unfinished.
+
+        ``cut`` tells that the answer ended at its length limit: then the beginning of a character that the next token
+        would have completed is dropped.
+        """
         before = len(self.text)
         if not self.stopped:
-            self._append(self._stream.finish())
+            held = self._stream.finish()
+            self._append(held.rstrip(BROKEN) if cut else held)
         return self.text[before:]
 
     def _append(self, piece: str) -> None:

@@ -113,9 +113,13 @@ class TritonPythonModel:
                 outputs = self._outputs(text_request, text, answer.ids[ids_sent:], counts)
                 sender.send(self._triton.InferenceResponse(outputs))
                 text, ids_sent = "", len(answer.ids)
-        text += answer.finish()
+        text += answer.finish(cut=len(answer.ids) == text_request.speculation.max_tokens)
+        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        if ids_sent and not text and ids_sent == len(answer.ids):
+            sender.send(flags=final)  # everything is said already
+            return
         outputs = self._outputs(text_request, text, answer.ids[ids_sent:], counts)
-        sender.send(self._triton.InferenceResponse(outputs), flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        sender.send(self._triton.InferenceResponse(outputs), flags=final)
 
     def _outputs(self, request: TextRequest, text: str, ids: list[int], counts: RoundCounts) -> list[Any]:
         """One response: the new text, the counts so far, and on request the new ids and the counts round by round."""

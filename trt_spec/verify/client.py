@@ -300,7 +300,7 @@ class TritonClient:
             )
         return StepFailed(
             f"{model} ({ROLES[model]}) refused {label}: {_reason(error)}.",
-            remedy="Correct the request or the deployment as the server's message says.",
+            remedy="Correct the request (--prompts, --max-tokens) or the deployment as the server's message says.",
         )
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from trt_spec.errors import SpecError
+from trt_spec.plan.manifest import load_manifest, resolve_deployment_id
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Model, Spec
 from trt_spec.verify.judge import near_tie_gap
-from trt_spec.verify.run import VerifyOptions
+from trt_spec.verify.run import DEFAULT_MAX_TOKENS, VerifyOptions
 
 # A server bound to all addresses is reached over the loopback one.
 _REACHED_AS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -28,6 +29,7 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
             remedy="Add a draft section, build, deploy and serve it, then verify.",
         )
     server = _read_json(workspace.root / "server.json")
+    _check_current(server, workspace)
     host = server.get("host", spec.serve.host)
     engine = workspace.engine("target")
     return VerifyOptions(
@@ -35,9 +37,20 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
         tokenizer_folder=engine if (engine / "tokenizer.json").is_file() else None,
         near_tie_gap=near_tie_gap(_resolve_dtype(spec, engine)),
         num_draft_tokens=spec.speculation.max_draft_len,
+        max_tokens=min(DEFAULT_MAX_TOKENS, spec.limits.max_output_len),
         models={role: _describe_model(model) for role, model in spec.models().items()},
         report_folder=workspace.reports,
     )
+
+
+def _check_current(server: dict[str, Any], workspace: Workspace) -> None:
+    """A server that was started before the last build would be verified under the new build's name."""
+    served = server.get("deployment_id")
+    if served and workspace.manifest.is_file() and served != resolve_deployment_id(load_manifest(workspace)):
+        raise SpecError(
+            f"The server of {workspace.root} was started on an older build of this spec.",
+            remedy="Run `trtspec stop`, `trtspec deploy` and `trtspec serve` again, then verify.",
+        )
 
 
 def _describe_model(model: Model) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL, UNARY_MODEL
@@ -183,7 +183,7 @@ class _Run:
     def _conditions(self, server: str) -> Conditions:
         templated = self.tokenizer is not None and self.tokenizer.chat_template is not None
         return Conditions(
-            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
             command=self.options.command,
             url=self.client.url,
             server=server,

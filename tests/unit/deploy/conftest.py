@@ -20,6 +20,7 @@ def deployment(tmp_path: Path) -> Deployment:
     (engines / "target" / "model.onnx").write_bytes(b"not copied into the repository")
     return Deployment(
         name="pair",
+        id="0123",
         tensorrt_llm="1.2.1",
         target_engine=engines / "target",
         draft_engine=engines / "draft",

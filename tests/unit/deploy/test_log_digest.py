@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trt_spec.deploy.log_digest import DIGEST_LINES, find_unfinished_models, read_log_tail, render_log_digest
+from trt_spec.deploy.log_digest import (
+    DIGEST_LINES,
+    find_unfinished_models,
+    is_hopeless,
+    read_log_tail,
+    render_log_digest,
+)
 
 NOISE = """\
 W1129 17:03:32.774905 8442 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory, pinned memory pool"
@@ -78,3 +84,11 @@ def test_reads_the_end_of_a_log(tmp_path: Path) -> None:
     log.write_bytes(b"x" * (1 << 20) + b"\xff end")
     assert read_log_tail(log).endswith("\N{REPLACEMENT CHARACTER} end")
     assert len(read_log_tail(log)) == 1 << 20
+
+
+def test_a_process_that_cannot_load_a_library_is_hopeless_and_shown() -> None:
+    line = "/w/stub: error while loading shared libraries: libpython3.12.so.1.0: cannot open shared object file"
+    text = f'I1129 17:00:00.000000 1 model_lifecycle.cc:472] "loading: a:1"\n{line}\n'
+    assert is_hopeless(text)
+    assert not is_hopeless(text.replace(line, ""))
+    assert line in render_log_digest(text)

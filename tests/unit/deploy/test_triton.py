@@ -66,6 +66,20 @@ def test_unsupported_c_library(monkeypatch: pytest.MonkeyPatch, libc: str | None
         find_triton()
 
 
+def test_a_python_that_keeps_its_libpython_to_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pyenv, conda, uv: the loader does not find it, so the server is told where it is."""
+    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+    monkeypatch.setattr("ctypes.util.find_library", lambda _name: None)
+    monkeypatch.setattr("sysconfig.get_config_var", lambda _name: str(tmp_path))
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "none"))
+    with pytest.raises(EnvironmentMissing, match=name):
+        find_triton()
+    (tmp_path / name).touch()
+    environment = find_triton().resolve_environment({"LD_LIBRARY_PATH": "/mine"})
+    libraries = environment["LD_LIBRARY_PATH"].split(":")
+    assert libraries[1:] == [str(tmp_path), "/mine"]
+
+
 def test_python_without_a_stub(monkeypatch: pytest.MonkeyPatch) -> None:
     class Version(tuple[int, ...]):
         major, minor = 3, 99

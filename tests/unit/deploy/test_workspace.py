@@ -13,7 +13,7 @@ from trt_spec.deploy.deployment import Deployment
 from trt_spec.deploy.server import SERVER_FILE, RunningServer, write_server
 from trt_spec.deploy.workspace import deploy_workspace, resolve_deployment, resolve_launch, resolve_stop
 from trt_spec.errors import EnvironmentMissing, SpecError
-from trt_spec.plan.manifest import EngineEntry, Manifest, load_manifest, render_manifest
+from trt_spec.plan.manifest import EngineEntry, Manifest, load_manifest, render_manifest, resolve_deployment_id
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.load import load_spec
 
@@ -61,6 +61,7 @@ def test_deployment_of_a_manifest(built: Workspace) -> None:
     deployment = resolve_deployment(load_manifest(built), built)
     assert deployment == Deployment(
         name="pair",
+        id=resolve_deployment_id(load_manifest(built)),
         tensorrt_llm="1.2.1",
         target_engine=built.root / "engines" / "target",
         draft_engine=built.root / "engines" / "draft",

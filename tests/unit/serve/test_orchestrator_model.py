@@ -73,7 +73,8 @@ class FakeRequest:
         return self
 
     def send(self, response=None, flags=0):
-        self.responses.append(response)
+        if response is not None:
+            self.responses.append(response)
         if flags == FINAL:
             assert not self.done.is_set(), "two final responses"
             self.done.set()

@@ -67,8 +67,16 @@ def test_an_answer_ends_right_behind_a_stop_text(tokenizer):
     assert answer.stopped
     assert "".join(deltas) == answer.text == "go on STOP"
     assert tokenizer.decode(answer.ids).startswith("go on STOP")
-    assert answer.finish() == ""
+    assert answer.finish(cut=False) == ""
     assert len(answer.ids) < len(tokenizer.encode("go on STOPPING now"))
+
+
+@pytest.mark.parametrize(("cut", "tail"), [(True, ""), (False, BROKEN)])
+def test_a_character_that_the_length_limit_cut_is_left_out(tokenizer, cut, tail):
+    lead, _ = tokenizer.encode("é")
+    answer = Answer(tokenizer, [])
+    assert answer.add([*tokenizer.encode("ok"), lead]) == "ok"
+    assert answer.finish(cut=cut) == tail
 
 
 def test_a_stop_text_already_passed_does_not_count_again(tokenizer):
