@@ -1,13 +1,16 @@
 """Every tensor of a TensorRT-LLM checkpoint, rank by rank, from a model's shapes alone.
 
-The rows are what NVIDIA's converters write (0.17.0 and 1.3.0rc3, checked byte for byte against their output), without
-parallel embedding. An engine keeps these weights in GPU memory as they are, so their bytes are the engine's weights.
+The rows are what NVIDIA's converters write (0.17.0 and 1.3.0rc3, checked byte for byte against their output). An engine
+keeps these weights in GPU memory as they are, so their bytes are the engine's weights. Our converter writes the same
+rows (`trt_spec/build/checkpoint/`), which adds where the bytes of each come from.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts
@@ -21,7 +24,14 @@ STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 ENGINE_QUANTIZATIONS: tuple[Quantization, ...] = ("none", "fp8", "fp8_rowwise")
 LAYER = "transformer.layers.{i}."
-CLAMPED = ("attention", "mlp", "input_layernorm", "post_layernorm")  # modules with a clamp_val in rowwise FP8
+LayerKind = Literal["none", "fp8", "fp8_rowwise", "fp8_rowwise_mlp"]
+"""How a layer is quantised; under Meta's recipe the middle ones in their MLP alone."""
+
+# The modules that have a clamp_val in rowwise FP8.
+CLAMPED: dict[LayerKind, tuple[str, ...]] = {
+    "fp8_rowwise": ("attention", "mlp", "input_layernorm", "post_layernorm"),
+    "fp8_rowwise_mlp": ("mlp", "post_layernorm"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,11 @@ class TensorRow:
 
 @dataclass(frozen=True)
 class Split:
-    """One model in one precision over tensor- and pipeline-parallel ranks."""
+    """One model in one precision over tensor- and pipeline-parallel ranks.
+
+    ``embedding_axis`` splits the input embedding by rows (0) or columns (1), None repeats it on every rank;
+    ``meta_recipe`` is Meta's choice of what rowwise FP8 quantises: no attention, not the first and last layer.
+    """
 
     facts: ModelFacts
     quantization: Quantization
@@ -50,6 +64,8 @@ class Split:
     tensor_parallel: int
     pipeline_parallel: int
     dialect: CheckpointDialect
+    embedding_axis: Literal[0, 1] | None = None
+    meta_recipe: bool = False
 
 
 def rank_weight_bytes(
@@ -85,15 +101,51 @@ def rank_rows(split: Split, pipeline_rank: int) -> tuple[TensorRow, ...]:
         )
     if split.dtype not in STORED:
         raise SpecError(f"Found dtype {split.dtype!r}, expected one of {', '.join(STORED)}.", remedy="Set dtype.")
-    facts, stored = split.facts, STORED[split.dtype]
-    layers = layers_per_rank(facts.layers, split.pipeline_parallel)[pipeline_rank]
-    rows = [TensorRow(LAYER + name, shape, dtype, layers) for name, shape, dtype in _layer_tensors(split, stored)]
+    kinds = Counter(layer_kinds(split, pipeline_rank))
+    rows = [
+        TensorRow(row.name, row.shape, row.dtype, count)
+        for kind, count in kinds.items()
+        for row in layer_rows(split, kind)
+    ]
+    return (*rows, *stage_rows(split, pipeline_rank))
+
+
+def layer_kinds(split: Split, pipeline_rank: int) -> tuple[LayerKind, ...]:
+    """How each layer of a pipeline stage is quantised, in order."""
+    layers = layers_per_rank(split.facts.layers, split.pipeline_parallel)[pipeline_rank]
+    kind: LayerKind = split.quantization  # type: ignore[assignment]  # rank_rows and the converter checked it
+    if not split.meta_recipe:
+        return (kind,) * layers
+    # TensorRT-LLM quantize.py, fp8_rowwise_quantize: "Meta's LLaMA 3.1 recipe".
+    kinds: list[LayerKind] = ["fp8_rowwise_mlp"] * layers
     if pipeline_rank == 0:
-        rows.append(TensorRow("transformer.vocab_embedding.weight", (facts.vocab_size, facts.hidden_size), stored))
+        kinds[0] = "none"
     if pipeline_rank == split.pipeline_parallel - 1:
-        head_rows = padded_vocab_size(facts.vocab_size, split.tensor_parallel) // split.tensor_parallel
+        kinds[-1] = "none"
+    return tuple(kinds)
+
+
+def layer_rows(split: Split, kind: LayerKind) -> tuple[TensorRow, ...]:
+    """The tensors of one layer; ``{i}`` in a name stands for its number within the stage."""
+    tensors = _layer_tensors(split, kind, STORED[split.dtype])
+    return tuple(TensorRow(LAYER + name, shape, dtype) for name, shape, dtype in tensors)
+
+
+def stage_rows(split: Split, pipeline_rank: int) -> tuple[TensorRow, ...]:
+    """The tensors of a stage outside its layers: embedding on the first, head on the last, rotary tables on each."""
+    facts, stored = split.facts, STORED[split.dtype]
+    share = padded_vocab_size(facts.vocab_size, split.tensor_parallel) // split.tensor_parallel
+    rows = []
+    if pipeline_rank == 0:
+        shapes = {
+            None: (facts.vocab_size, facts.hidden_size),
+            0: (share, facts.hidden_size),
+            1: (facts.vocab_size, facts.hidden_size // split.tensor_parallel),
+        }
+        rows.append(TensorRow("transformer.vocab_embedding.weight", shapes[split.embedding_axis], stored))
+    if pipeline_rank == split.pipeline_parallel - 1:
         rows.append(TensorRow("transformer.ln_f.weight", (facts.hidden_size,), stored))
-        rows.append(TensorRow("lm_head.weight", (head_rows, facts.hidden_size), stored))
+        rows.append(TensorRow("lm_head.weight", (share, facts.hidden_size), stored))
     return (*rows, *_rotary_tables(facts))
 
 
@@ -105,17 +157,16 @@ def _rotary_tables(facts: ModelFacts) -> Iterator[TensorRow]:
     yield TensorRow("rotary_inv_freq", (head_dim // 2,), "F32")
 
 
-def _layer_tensors(split: Split, stored: str) -> Iterator[tuple[str, tuple[int, ...], str]]:
+def _layer_tensors(split: Split, kind: LayerKind, stored: str) -> Iterator[tuple[str, tuple[int, ...], str]]:
     facts = split.facts
     yield "input_layernorm.weight", (facts.hidden_size,), stored
     yield "post_layernorm.weight", (facts.hidden_size,), stored
     for name, rows, columns, has_bias in _linears(facts, split.tensor_parallel):
-        yield from _linear_tensors(split.quantization, name, rows, columns, stored)
+        yield from _linear_tensors(kind, name, rows, columns, stored)
         if has_bias:
             yield f"{name}.bias", (rows,), stored
-    if split.quantization == "fp8_rowwise":
-        for module in CLAMPED:
-            yield f"{module}.clamp_val", (2,), "F32"
+    for module in CLAMPED.get(kind, ()):
+        yield f"{module}.clamp_val", (2,), "F32"
     if split.kv_cache_dtype == "fp8":
         yield "attention.kv_cache_scaling_factor", (1,), "F32"
         if split.dialect != "0.17":
@@ -138,11 +189,12 @@ def _linears(facts: ModelFacts, tp: int) -> Iterator[tuple[str, int, int, bool]]
 
 
 def _linear_tensors(
-    quantization: Quantization, name: str, rows: int, columns: int, stored: str
+    kind: LayerKind, name: str, rows: int, columns: int, stored: str
 ) -> Iterator[tuple[str, tuple[int, ...], str]]:
-    yield f"{name}.weight", (rows, columns), stored if quantization == "none" else "F8_E4M3"
-    if quantization == "fp8":
+    rowwise = kind == "fp8_rowwise" or (kind == "fp8_rowwise_mlp" and name.startswith("mlp."))
+    yield f"{name}.weight", (rows, columns), "F8_E4M3" if rowwise or kind == "fp8" else stored
+    if kind == "fp8":
         yield f"{name}.weights_scaling_factor", (1,), "F32"
         yield f"{name}.activation_scaling_factor", (1,), "F32"
-    elif quantization == "fp8_rowwise":
+    elif rowwise:
         yield f"{name}.per_channel_scale", (rows,), "F32"

@@ -92,9 +92,9 @@ def parse_header(source: Path | str, raw: bytes, size: int) -> dict[str, TensorS
     return spans
 
 
-def render_header(tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: dict[str, str]) -> bytes:
+def render_header(tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: dict[str, str] | None = None) -> bytes:
     """Return the bytes that precede the data of (name, dtype, shape) tensors stored one after another in that order."""
-    entries: dict[str, Any] = {METADATA_KEY: metadata}
+    entries: dict[str, Any] = {} if metadata is None else {METADATA_KEY: metadata}
     offset = 0
     for name, dtype, shape in tensors:
         end = offset + size_bytes(dtype, shape)
