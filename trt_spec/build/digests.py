@@ -1,9 +1,9 @@
-"""Digests of input files, remembered by size and modification time so that an unchanged build stays quick."""
+"""Digests of input files, remembered by size, modification time and inode so that an unchanged build stays quick."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trt_spec.util.files import digest_sha256, write_text_atomic
@@ -11,15 +11,21 @@ from trt_spec.util.files import digest_sha256, write_text_atomic
 DIGESTS_FILE = "digests.json"
 
 
-def load_digests(files: Iterable[Path], cache_dir: Path) -> dict[str, str]:
-    """sha256 by file name; a file whose path, size and modification time are known is not read again."""
+def load_digests(
+    files: Iterable[Path], cache_dir: Path, on_read: Callable[[Path], None] = lambda _file: None
+) -> dict[str, str]:
+    """sha256 by file name; a file whose path, size, modification time and inode are known is not read again.
+
+    ``on_read`` is told of each file that is read: hundreds of gigabytes take minutes.
+    """
     remembered_at = cache_dir / DIGESTS_FILE
     remembered = _load(remembered_at)
     digests, changed = {}, False
     for file in files:
         status = file.stat()
-        key = f"{file.absolute()}:{status.st_size}:{status.st_mtime_ns}"
+        key = f"{file.absolute()}:{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
         if key not in remembered:
+            on_read(file)
             remembered[key] = digest_sha256(file)
             changed = True
         digests[file.name] = remembered[key]

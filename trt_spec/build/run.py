@@ -2,117 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Literal, NamedTuple, NoReturn
 
 from trt_spec import __version__
-from trt_spec.build.digests import load_digests
-from trt_spec.build.onnx.tools import resolve_tools
-from trt_spec.build.source.resolve import load_model_folder
-from trt_spec.build.source.shards import load_json_object
-from trt_spec.build.store import is_finished, run_step
+from trt_spec.build.tasks import ReportProgress, Schedule, run_tasks
 from trt_spec.errors import SpecError
-from trt_spec.plan.facts import resolve_facts
-from trt_spec.plan.fingerprint import resolve_fingerprint
+from trt_spec.plan.finding import Finding
 from trt_spec.plan.manifest import EngineEntry, Manifest, render_manifest
-from trt_spec.plan.steps import Step, plan_onnx_steps
-from trt_spec.plan.vocabulary import check_same_vocabulary, load_vocabulary
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role, Spec
 from trt_spec.util.cache import resolve_cache_dir
 from trt_spec.util.files import exclusive, write_text_atomic
 
-SOURCE_PATTERNS = ("config.json", "generation_config.json", "tokenizer*.json", "chat_template.jinja", "*.safetensors")
-
-ReportProgress = Callable[[str, float | None], None]
-"""Called with what is being done and the fraction done, None where it cannot be known."""
+Until = Literal["fetch", "convert", "build"]
+STAGES: dict[str, Until] = {
+    "fetch": "fetch",
+    "convert": "convert",
+    "quantize": "convert",
+    "trtllm_build": "build",
+    "onnx_engine": "build",
+}
+"""The stage that each kind of step belongs to, by the names of ``until``."""
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """``force`` makes every engine again; ``cache_dir`` holds downloaded models and remembered digests."""
+    """``force`` makes everything again; ``cache_dir`` holds downloaded models and remembered digests.
+
+    ``until`` ends after the last step of that stage. ``discard_checkpoint`` removes a converted checkpoint as soon as
+    its engine is inspected. ``accept_derived`` allows TensorRT-LLM releases without a profile (backend engine).
+    """
 
     spec: Spec
     workspace: Workspace
     force: bool = False
     cache_dir: Path | None = None
+    until: Until = "build"
+    discard_checkpoint: bool = False
+    accept_derived: bool = False
+
+    @property
+    def cache(self) -> Path:
+        return self.cache_dir or resolve_cache_dir()
 
 
-def run_build(options: BuildOptions, report: ReportProgress) -> tuple[Manifest, list[str]]:
-    """Makes what is missing; the manifest and the ids of the steps that ran.
+class BuildResult(NamedTuple):
+    """``manifest`` is None if the build ended before the engines; ``findings`` are what the steps reported."""
 
-    Raises SpecError for models that cannot be built or do not belong together, before any engine is made.
+    manifest: Manifest | None
+    ran: list[str]
+    findings: tuple[Finding, ...] = ()
+
+
+def run_build(options: BuildOptions, report: ReportProgress) -> BuildResult:
+    """Makes what is missing: the manifest, and the ids of the steps that ran.
+
+    Raises SpecError for models that cannot be built or do not belong together and EnvironmentMissing for a machine that
+    cannot build them, both before anything is made; StepFailed for a step that ran and failed.
     """
-    spec, workspace = options.spec, options.workspace
-    _check_backend(spec)
-    cache_dir = options.cache_dir or resolve_cache_dir()
-    sources = {
-        role: load_model_folder(model.model, cache_dir=cache_dir, progress=lambda text: report(text, None))
-        for role, model in spec.models().items()
-    }
-    _check_pair(sources)
-    workspace.root.mkdir(parents=True, exist_ok=True)
-    with exclusive(workspace.root):
-        return _run_steps(options, sources, cache_dir, report)
+    backend = options.spec.backend
+    if backend == "llmapi":
+        raise SpecError(
+            "backend llmapi has no engines to build: its models are served from their Hugging Face checkpoints.",
+            remedy="Build the pair with `backend: engine` and tensorrt_llm 1.2.1, or rehearse it with `backend: onnx`.",
+        )
+    with _ending_on_termination():
+        if backend == "engine":
+            from trt_spec.build.engine.run import run_engine_build
+
+            return run_engine_build(options, report)
+        return _run_onnx_build(options, report)
 
 
-def _run_steps(
-    options: BuildOptions, sources: Mapping[Role, Path], cache_dir: Path, report: ReportProgress
-) -> tuple[Manifest, list[str]]:
-    ran: list[str] = []
-    engines: dict[str, EngineEntry] = {}
-    for step in plan_onnx_steps(options.spec):
-        entry, made = _build_engine(step, sources[step.role], options, cache_dir, report)
-        engines[step.role] = entry
-        ran.extend([step.id] if made else [])
-    manifest = Manifest(trtspec=__version__, spec=options.spec, engines=engines)
+def _run_onnx_build(options: BuildOptions, report: ReportProgress) -> BuildResult:
+    from trt_spec.build.onnx.tasks import plan_onnx_tasks
+
+    tasks, entries = plan_onnx_tasks(options.spec, options.workspace, options.cache, report)
+    wanted = frozenset(task.id for task in tasks if STAGES[task.job.step.kind] == options.until)
+    with locked_workspace(options.workspace, report):
+        ran = run_tasks(Schedule(tasks, wanted, force=options.force, serial=True), report)
+        if options.until != "build":
+            return BuildResult(None, ran)
+        return BuildResult(write_manifest(options, entries), ran)
+
+
+def write_manifest(options: BuildOptions, engines: Mapping[Role, EngineEntry]) -> Manifest:
+    """The workspace's manifest, left alone if it says the same already."""
+    manifest = Manifest(
+        trtspec=__version__, spec=options.spec, engines={str(role): entry for role, entry in engines.items()}
+    )
     text, path = render_manifest(manifest), options.workspace.manifest
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         write_text_atomic(path, text)
-    return manifest, ran
+    return manifest
 
 
-def _check_backend(spec: Spec) -> None:
-    if spec.backend != "onnx":
-        raise SpecError(
-            f"backend {spec.backend} cannot be built by this version of trtspec, which builds onnx engines.",
-            remedy="Rehearse the pair with `backend: onnx` (trtspec init NAME --preset smollm2-cpu).",
-        )
+@contextmanager
+def locked_workspace(workspace: Workspace, report: ReportProgress) -> Iterator[int]:
+    """The workspace for this build alone; a second one says that it waits, then finds what the first made.
+
+    Gives the descriptor of the lock. Children that inherit it hold the workspace until they are gone, too.
+    """
+    workspace.root.mkdir(parents=True, exist_ok=True)
+
+    def tell() -> None:
+        report(f"waiting for another build in {workspace.root}", None)
+
+    with exclusive(workspace.root, tell) as lock:
+        yield lock
 
 
-def _check_pair(sources: Mapping[Role, Path]) -> None:
-    if "draft" in sources and sources["draft"] != sources["target"]:
-        check_same_vocabulary(load_vocabulary(sources["target"]), load_vocabulary(sources["draft"]))
-    else:
-        load_vocabulary(sources["target"])
+@contextmanager
+def _ending_on_termination() -> Iterator[None]:
+    """SIGTERM ends a build as Ctrl-C does, so that its children end and half-made folders go."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
 
-def _build_engine(
-    step: Step, source: Path, options: BuildOptions, cache_dir: Path, report: ReportProgress
-) -> tuple[EngineEntry, bool]:
-    """The entry of the manifest, and whether the engine had to be made."""
-    folder = options.workspace.engine(step.role)
-    files = sorted({file for pattern in SOURCE_PATTERNS for file in source.glob(pattern)})
-    inputs, tools = load_digests(files, cache_dir), resolve_tools()
-    fingerprint = resolve_fingerprint(step.kind, step.params, inputs, tools)
-    made = options.force or not is_finished(folder, fingerprint)
-    if made:
-
-        def make(partial: Path) -> None:
-            # Imported here: a build with nothing to make does not wait for onnx to load.
-            from trt_spec.build.onnx.engine import write_engine
-
-            write_engine(source, step.params, partial, lambda done: report(f"building the {step.role} engine", done))
-
-        run_step(step, fingerprint, inputs, tools, folder, make)
-    config_file = source / "config.json"
-    facts = resolve_facts(load_json_object(config_file), source=str(config_file))
-    entry = EngineEntry(
-        fingerprint=fingerprint,
-        source=step.source,
-        vocab_size=facts.vocab_size,
-        max_seq_len=step.params["max_seq_len"],
-        max_draft_len=step.params["max_draft_len"],
-    )
-    return entry, made
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

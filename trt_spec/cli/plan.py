@@ -17,6 +17,7 @@ import click
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write predicted speed-ups, .png or .svg."
 )
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="report.json whose acceptance to use.")
+@click.option("--accept-derived", is_flag=True, help="Allow TensorRT-LLM releases between the recorded ones.")
 @click.option("--online", is_flag=True, help="Ask the hub also for models whose facts are built in.")
 def command(
     spec: Path,
@@ -26,6 +27,7 @@ def command(
     plot: Path | None,
     report: Path | None,
     online: bool,
+    accept_derived: bool,
 ) -> None:
     """Check the pair of SPEC, its shapes, memory and placement; predict its speed; print every step.
 
@@ -52,7 +54,9 @@ def command(
         )
         for role, model in loaded.models().items()
     }
-    plan = make_plan(loaded, files, PlanOptions(resolve_workspace(loaded.name, workspace), _read_alpha(report)))
+    plan = make_plan(
+        loaded, files, PlanOptions(resolve_workspace(loaded.name, workspace), _read_alpha(report), accept_derived)
+    )
     if field is not None:
         told = explain(plan, field)
         click.echo(f"{told.field} = {told.value}\n  {told.formula}\n  {told.source}")

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from trt_spec.plan.build_cost import peak_disk_bytes
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.plan import EnginePlan, Plan
 
@@ -20,6 +21,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     _print_findings(plan, console)
     _print_models(plan, console)
     if plan.engine is not None:
+        _print_toolchain(plan.engine, console)
         _print_memory(plan.engine, console)
         _print_limits(plan.engine, console)
         _print_speed(plan.engine, console)
@@ -56,6 +58,18 @@ def _print_models(plan: Plan, console: Console) -> None:
     _table(console, "models", ("role", "model", "parameters", "layers, heads/kv heads", "quantisation"), rows)
 
 
+def _print_toolchain(engine: EnginePlan, console: Console) -> None:
+    profile = engine.profile
+    console.print(
+        f"TensorRT-LLM {profile.version} (TensorRT {profile.tensorrt}, CUDA {profile.cuda}, driver from "
+        f"{profile.min_driver}) in {profile.container}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for name, trust in profile.trust.items():
+        console.print(f"  trust of {name}: {trust}", highlight=False, soft_wrap=True, style="dim")
+
+
 def _print_memory(engine: EnginePlan, console: Console) -> None:
     rows = []
     for gpu in engine.memory.gpus:
@@ -76,7 +90,9 @@ def _print_memory(engine: EnginePlan, console: Console) -> None:
         )
         for step in engine.memory.steps
     ]
-    _table(console, "what the build needs (estimates)", ("step", "RAM GiB", "GPU GiB", "disk GiB", "minutes"), steps)
+    full, less = (peak_disk_bytes(engine.memory.steps, discards) / GIB for discards in (False, True))
+    title = f"what the build needs (estimates); at most {full:.1f} GiB on disk, {less:.1f} with --discard-checkpoint"
+    _table(console, title, ("step", "RAM GiB", "GPU GiB", "disk GiB", "minutes"), steps)
 
 
 def _print_limits(engine: EnginePlan, console: Console) -> None:

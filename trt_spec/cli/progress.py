@@ -23,8 +23,7 @@ class StepProgress:
             columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task("", total=None)
-        self._text = ""
-        self._next_line_s = 0.0
+        self._next_line_s: dict[str, float] = {}
 
     def __enter__(self) -> StepProgress:
         if self._bar is not None:
@@ -41,7 +40,8 @@ class StepProgress:
         if self._bar is not None:
             self._bar.update(self._task, description=text, total=None if fraction is None else 1.0, completed=fraction)
             return
-        now = time.monotonic()
-        if text != self._text or now >= self._next_line_s:
+        # Steps that run side by side report in turn: each gets a line now and then, by what stands before the colon.
+        key, now = text.partition(":")[0], time.monotonic()
+        if now >= self._next_line_s.get(key, 0.0):
             click.echo(text if fraction is None else f"{text}: {fraction:.0%}", err=True)
-            self._text, self._next_line_s = text, now + LINE_EVERY_S
+            self._next_line_s[key] = now + LINE_EVERY_S

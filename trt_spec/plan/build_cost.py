@@ -6,7 +6,7 @@ for the casting rate. Read the times as "minutes or hours", not as a promise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trt_spec.plan.engine_memory import Sizing
@@ -37,7 +37,10 @@ BUILD_COPIES = 2  # assumed: a rank's weights in the network, and the serialised
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a step needs: peak bytes of host memory and of all GPUs together, bytes that it leaves on disk, seconds."""
+    """What a step needs: peak bytes of host memory and of all GPUs together, bytes that it leaves on disk, seconds.
+
+    ``workers`` is how many processes share the host memory.
+    """
 
     id: str
     role: Role
@@ -47,6 +50,7 @@ class StepCost:
     disk_bytes: int
     wall_time_s: float
     assumption: str
+    workers: int = 1
 
 
 def plan_step_costs(sizing: Sizing, files: Mapping[Role, ModelFiles]) -> tuple[StepCost, ...]:
@@ -66,6 +70,20 @@ def plan_step_costs(sizing: Sizing, files: Mapping[Role, ModelFiles]) -> tuple[S
         costs.append(_quantize(sizing, role, source) if quantises else _convert(sizing, role, source))
         costs.append(_build(sizing, role))
     return tuple(costs)
+
+
+def peak_disk_bytes(costs: Sequence[StepCost], discards_checkpoints: bool = False) -> int:
+    """The most that these steps hold on disk at once. Checkpoints that are discarded go when their engine is there."""
+    held = peak = 0
+    checkpoints: dict[Role, int] = {}
+    for cost in costs:
+        held += cost.disk_bytes
+        peak = max(peak, held)
+        if cost.kind in ("convert", "quantize"):
+            checkpoints[cost.role] = cost.disk_bytes
+        elif cost.kind == "trtllm_build" and discards_checkpoints:
+            held -= checkpoints.pop(cost.role, 0)
+    return peak
 
 
 def source_bytes(sizing: Sizing, role: Role, files: ModelFiles | None) -> int:
@@ -156,10 +174,16 @@ def _quantize(sizing: Sizing, role: Role, source: int) -> StepCost:
     )
 
 
+def _workers(sizing: Sizing, role: Role, ranks: int) -> int:
+    """Builder processes at a time: those of ``build_flags``, else one a rank on a GPU of its own (trtllm_argv)."""
+    asked = sizing.spec.build_flags.get(role, {}).get("workers")
+    gpus = sizing.spec.hardware.gpus if sizing.spec.hardware else 1
+    return max(1, min(ranks, asked if isinstance(asked, int) else gpus))
+
+
 def _build(sizing: Sizing, role: Role) -> StepCost:
     ranks = _checkpoint_bytes(sizing, role)
-    gpus = sizing.spec.hardware.gpus if sizing.spec.hardware else 1
-    workers = min(len(ranks), gpus)
+    workers = _workers(sizing, role, len(ranks))
     rounds = -(-len(ranks) // workers)
     return StepCost(
         id=f"engine-{role}",
@@ -170,4 +194,5 @@ def _build(sizing: Sizing, role: Role) -> StepCost:
         disk_bytes=sum(ranks),
         wall_time_s=rounds * BUILD_BASE_S + BUILD_PASSES * sum(ranks) / DISK_BYTES_PER_S,
         assumption=f"{workers} ranks at a time, each with its weights twice in host memory",
+        workers=workers,
     )

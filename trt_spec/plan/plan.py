@@ -20,12 +20,12 @@ from trt_spec.plan.pair import check_pair
 from trt_spec.plan.placement import Placement, plan_placement
 from trt_spec.plan.priors import choose_acceptance
 from trt_spec.plan.rope import check_rope
-from trt_spec.plan.shapes import check_shapes
+from trt_spec.plan.shapes import check_shapes, check_stages
 from trt_spec.plan.sizing import plan_sizing
 from trt_spec.plan.source_quantization import judge_source_quantization
 from trt_spec.plan.speed import SpeedPrediction, judge_speed, predict, resolve_speed_inputs
 from trt_spec.plan.steps import Step, plan_onnx_steps
-from trt_spec.plan.toolchain import Profile, load_profile
+from trt_spec.plan.toolchain import Profile, judge_derived, resolve_profile
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role, Spec
 
@@ -62,10 +62,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """``measured_alpha`` comes from a report of `trtspec verify`."""
+    """``measured_alpha`` is from a report of `trtspec verify`; ``accept_derived`` allows releases without a profile."""
 
     workspace: Workspace
     measured_alpha: float | None = None
+    accept_derived: bool = False
 
 
 def make_plan(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions) -> Plan:
@@ -97,10 +98,12 @@ def _plan_engine(
     findings: list[Finding],
     options: PlanOptions,
 ) -> Plan:
-    profile = load_profile(spec.tensorrt_llm)
+    profile = resolve_profile(spec.tensorrt_llm, options.accept_derived)
+    findings += judge_derived(profile)
     findings += judge_source_quantization(spec, files)
-    for role in spec.models():
+    for role, model in spec.models().items():
         findings += judge_build_flags(spec, role, profile)
+        findings += check_stages(facts[role], model.pipeline_parallel, profile.dialect, role)
     if is_refused(tuple(findings)):  # sizes of shapes that cannot be split would mean nothing
         return Plan(spec, files, facts, _ordered(findings), (), None)
     placement, placing = plan_placement(spec)

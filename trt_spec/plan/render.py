@@ -42,6 +42,7 @@ def render_json(plan: Plan) -> str:
                 "tensorrt": engine.profile.tensorrt,
                 "cuda": engine.profile.cuda,
                 "flags_trust": engine.profile.flags_trust,
+                "trust": dict(engine.profile.trust),
             },
             "limits": {role: asdict(limits) for role, limits in engine.limits.items()},
             "placement": asdict(engine.placement),

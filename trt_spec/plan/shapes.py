@@ -145,6 +145,26 @@ def _check_layers(facts: ModelFacts, pp: int, role: Role) -> tuple[Finding, ...]
     )
 
 
+def check_stages(facts: ModelFacts, pipeline_parallel: int, dialect: str, role: Role) -> tuple[Finding, ...]:
+    """Whether that checkpoint dialect keeps every layer: 0.17's runtime drops what layers // pp leaves over.
+
+    Mapping.pp_layers, mended in TensorRT-LLM pull request 3429 (April 2025).
+    """
+    lost = facts.layers % pipeline_parallel
+    if dialect != "0.17" or not lost:
+        return ()
+    return (
+        Finding(
+            "shape-layers-lost",
+            "refuse",
+            f"{role}: TensorRT-LLM of the 0.17 line would drop the last {lost} of {facts.layers} layers over "
+            f"{pipeline_parallel} pipeline ranks.",
+            f"Choose a pipeline_parallel that divides {facts.layers}, or tensorrt_llm 1.2.1.",
+            role,
+        ),
+    )
+
+
 def _check_small_draft(facts: ModelFacts, tp: int, role: Role) -> tuple[Finding, ...]:
     if role != "draft" or tp == 1 or facts.parameters > SMALL_DRAFT_PARAMETERS:
         return ()

@@ -26,6 +26,11 @@ class Workspace:
     def reports(self) -> Path:
         return self.root / "reports"
 
+    @property
+    def logs(self) -> Path:
+        """What the tools printed, a file for every attempt of a step."""
+        return self.root / "logs"
+
     def source(self, role: str) -> Path:
         """The downloaded Hugging Face checkpoint of a hub model."""
         return self.root / "sources" / role

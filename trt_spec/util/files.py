@@ -15,7 +15,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PARTIAL_SUFFIX = ".partial"  # being written
@@ -39,13 +39,18 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     partial, lock = _make_locked_folder(path)
     try:
         yield partial
-        _flush_tree(partial)
-        _exchange(partial, path)
+        publish_directory(partial, path)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
     finally:
         os.close(lock)
+
+
+def publish_directory(complete: Path, path: Path) -> None:
+    """Flush a complete folder and give it the name ``path`` on the same file system, replacing what is there."""
+    _flush_tree(complete)
+    _exchange(complete, path.absolute())
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -78,16 +83,43 @@ def remove_leftovers(path: Path) -> None:
             os.close(lock)
 
 
+def is_held(folder: Path) -> bool:
+    """Whether the writer of a hidden folder lives; also True where that cannot be told."""
+    lock = _try_lock(folder)
+    if lock is None:
+        return True
+    os.close(lock)
+    return False
+
+
 @contextlib.contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process: others that ask wait. File systems without locks are used without one."""
+def exclusive(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[int]:
+    """Hold a folder for this process: others that ask wait, after calling ``on_wait``. File systems without locks are
+    used without one.
+
+    Gives the descriptor that carries the lock: a child that inherits it goes on holding the folder after its parent.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        if not _lock_now(descriptor):
+            if on_wait is not None:
+                on_wait()
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _lock_now(descriptor: int) -> bool:
+    """False if somebody else holds the lock; a file system without locks counts as locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def digest_sha256(path: Path) -> str:

@@ -29,7 +29,7 @@ def place(tmp_path, monkeypatch):
 
 
 def build(spec_file, place, **options):
-    return run_build(BuildOptions(load_spec(spec_file), place, **options), lambda _text, _fraction: None)
+    return run_build(BuildOptions(load_spec(spec_file), place, **options), lambda _text, _fraction: None)[:2]
 
 
 def left_behind(place):
@@ -222,9 +222,10 @@ def test_limits_beyond_the_models_context_are_refused(write_spec, place):
         build(write_spec(replace=("max_output_len: 60", "max_output_len: 1000")), place)
 
 
-def test_a_backend_that_is_not_built_here_is_refused_by_name(place):
-    with pytest.raises(SpecError, match="backend engine cannot be built by this version"):
-        build("build/llama-3.1-70b-h200x1.yaml", place)
+def test_a_backend_without_engines_is_refused_by_name(write_spec, place):
+    hardware = ("backend: onnx", "backend: llmapi\nhardware: {gpu: H200, gpus: 1}")
+    with pytest.raises(SpecError, match="backend llmapi has no engines to build"):
+        build(write_spec(replace=hardware), place)
     assert left_behind(place) == []
 
 

@@ -7,6 +7,7 @@ from trt_spec.plan.finding import is_refused
 from trt_spec.plan.known_models import known_references, load_known_model
 from trt_spec.plan.shapes import (
     check_shapes,
+    check_stages,
     kv_heads_per_rank,
     layers_per_rank,
     padded_vocab_size,
@@ -124,3 +125,12 @@ def test_padding_of_logits_is_pointed_out(make_files):
 @pytest.mark.parametrize("reference", known_references())
 def test_every_known_model_fits_on_one_rank_and_gives_its_facts(reference):
     assert check_shapes(facts_of(reference), 1, 1, "target", "tokens") == ()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "pp", "codes"), [("0.17", 4, ["shape-layers-lost"]), ("0.17", 2, []), ("1.3.0rc3", 4, [])]
+)
+def test_the_old_line_loses_layers_that_do_not_divide(dialect, pp, codes):
+    facts = facts_of("meta-llama/Llama-3.1-405B-Instruct")
+    assert facts.layers == 126
+    assert [finding.code for finding in check_stages(facts, pp, dialect, "target")] == codes

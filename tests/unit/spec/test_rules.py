@@ -59,7 +59,8 @@ BROKEN = [
     ("engine", {"tensorrt_llm": "1.3.0rc21"}, "tensorrt_llm", "`backend: llmapi`"),
     ("engine", {"tensorrt_llm": "1.3.0rc3"}, "tensorrt_llm", "`backend: llmapi`"),
     ("engine", {"tensorrt_llm": "2.0"}, "tensorrt_llm", "TensorRT engine backend removed in 1.3.0rc21"),
-    ("engine", {"tensorrt_llm": "1.0.0"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
+    ("engine", {"tensorrt_llm": "1.0.0rc2"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
+    ("onnx", {"tensorrt_llm": "1.0.0"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
     ("engine", {"tensorrt_llm": "0.16.0"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
     ("engine", {"speculation.mode": "lookahead"}, "speculation.mode", "draft_target or none"),
     (

@@ -157,7 +157,7 @@ def test_exclusive_makes_the_second_wait(tmp_path: Path) -> None:
 
     def second() -> None:
         waiting.set()
-        with exclusive(tmp_path):
+        with exclusive(tmp_path, lambda: order.append("told")):
             order.append("second")
 
     thread = threading.Thread(target=second)
@@ -167,7 +167,7 @@ def test_exclusive_makes_the_second_wait(tmp_path: Path) -> None:
         thread.join(0.2)
         order.append("first")
     thread.join()
-    assert order == ["first", "second"]
+    assert order == ["told", "first", "second"]
 
 
 def test_digest_of_a_file_longer_than_a_chunk(tmp_path: Path, monkeypatch) -> None:

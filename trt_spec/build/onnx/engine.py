@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -18,14 +17,11 @@ from trt_spec.build.onnx.graph import GraphBuilder
 from trt_spec.build.onnx.quantise import BLOCK_SIZES
 from trt_spec.build.onnx.weights import WeightFile
 from trt_spec.build.source.checkpoint import Checkpoint
-from trt_spec.build.source.shards import load_json_object
+from trt_spec.build.source.tokenizer_files import write_tokenizer_files
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts, resolve_facts
 
 GRAPH_FILE = "model.onnx"
-COPIED_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-GENERATION_FILE = "generation_config.json"
-SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 IGNORED_TENSORS = ("rotary_emb.inv_freq",)
 """Buffers that old checkpoints carry along and that config.json determines."""
 
@@ -54,10 +50,7 @@ def write_engine(source: Path, params: Mapping[str, Any], folder: Path, on_progr
         "build_config": _build_config(params),
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    for name in COPIED_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
-    _write_generation_config(source, checkpoint.config, folder)
+    write_tokenizer_files(source, checkpoint.config, folder)
     on_progress(1.0)
 
 
@@ -138,14 +131,6 @@ def _check_unquantised(config: Mapping[str, Any], source: Path) -> None:
             f"{source}: the checkpoint is already quantised ({method}).",
             remedy="Start from the unquantised checkpoint and choose `quantization` in the spec.",
         )
-
-
-def _write_generation_config(source: Path, config: Mapping[str, Any], folder: Path) -> None:
-    """The model's own file over the special ids of its config.json: the engine's file of that name has none."""
-    own = load_json_object(source / GENERATION_FILE) if (source / GENERATION_FILE).is_file() else {}
-    ids = {name: config[name] for name in SPECIAL_IDS if config.get(name) is not None}
-    merged = ids | {name: value for name, value in own.items() if value is not None}
-    (folder / GENERATION_FILE).write_text(json.dumps(merged, indent=2) + "\n", encoding="utf-8")
 
 
 def _check_length(facts: ModelFacts, max_seq_len: int, source: Path) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ HEADERS_FOLDER = "hub-headers"
 TIMEOUT_S = 10.0
 PARALLEL_REQUESTS = 8
 COMMIT_SHOWN = 12
+UNUSED_FILES = ("original/*",)  # Meta's repositories hold the weights a second time there
 
 _LOGIN = "log in with `hf auth login` or set HF_TOKEN"
 _CONTENT_RANGE = re.compile(r"bytes \d+-\d+/(\d+)")
@@ -90,6 +91,23 @@ def load_hub_files(model_id: str, *, revision: str | None, cache_dir: Path, offl
                 return _load(replace(hub, is_offline=True), cache_dir)
             raise
     return _load(hub, cache_dir)
+
+
+def download_snapshot(model_id: str, revision: str | None, folder: Path, report: Callable[[str], None]) -> str:
+    """Download a whole model into ``folder`` and return the commit, the revision's at this moment.
+
+    What an earlier, interrupted call left in ``folder`` is kept and completed. Raises as ``load_hub_files`` does.
+    """
+    package = _import_package()
+    hub = _Hub(package, model_id, revision, is_offline=False)
+    with _translated(hub):
+        api = package.HfApi(endpoint=hub.endpoint)
+        commit: str = api.model_info(model_id, revision=revision, timeout=TIMEOUT_S).sha
+        report(f"{model_id} at {commit[:COMMIT_SHOWN]} from {hub.endpoint}")
+        package.snapshot_download(
+            model_id, revision=commit, local_dir=folder, endpoint=hub.endpoint, ignore_patterns=list(UNUSED_FILES)
+        )
+    return commit
 
 
 def _load(hub: _Hub, cache_dir: Path) -> ModelFiles:

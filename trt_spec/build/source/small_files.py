@@ -20,6 +20,8 @@ OPTIONAL_NAMES = {
 }
 CHAT_TEMPLATE_NAME = "chat_template.jinja"  # where transformers writes the template since 4.51
 NEEDED_NAMES = (CONFIG_NAME, *OPTIONAL_NAMES.values())
+SOURCE_PATTERNS = (*NEEDED_NAMES, "tokenizer*.json", CHAT_TEMPLATE_NAME, "*.safetensors")
+"""All files that decide what is built from a checkpoint."""
 
 
 def load_small_files(

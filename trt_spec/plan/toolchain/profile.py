@@ -59,6 +59,7 @@ class Profile:
     the Triton templates, ``templates_location`` the repository that holds these. ``converter_path`` counts from the
     root of TensorRT-LLM's repository, ``quantizer_path`` and ``launcher_path`` are paths inside the container.
     ``trust`` says of each group of facts how sure it is; ``flags_recorded`` is the tree that the flags were read in.
+    ``not_recorded`` lists what a version between two profiles borrows from one of them; empty for the profiles.
     """
 
     version: str
@@ -83,6 +84,7 @@ class Profile:
     flags_provenance: str
     build_config_fields: Mapping[str, ConfigField]
     plugin_config_fields: Mapping[str, ConfigField]
+    not_recorded: tuple[str, ...] = ()
 
     def find_flag(self, name: str) -> Flag | None:
         """The flag called ``name`` (``--max_seq_len``, or an alias of it), None if this version has no such flag."""
@@ -132,26 +134,27 @@ def _parse_flag(dest: str, row: Mapping[str, Any]) -> Flag:
 def _unsupported(version: str, supported: tuple[str, ...]) -> SpecError:
     listed = f"{', '.join(supported[:-1])} or {supported[-1]}"
     try:
-        key = _version_key(version)
+        key = version_key(version)
     except ValueError:
         return SpecError(f"{version!r} is no version of TensorRT-LLM.", remedy=f"Set tensorrt_llm to {listed}.")
-    if key >= _version_key(ENGINE_REMOVED_IN):
+    if key >= version_key(ENGINE_REMOVED_IN):
         return SpecError(
             f"TensorRT-LLM {version} builds no engines: their backend was removed in {ENGINE_REMOVED_IN}.",
             remedy=f"Use `backend: llmapi` with it, or set tensorrt_llm to {listed}.",
         )
-    if key < _version_key(supported[0]):
+    if key < version_key(supported[0]):
         return SpecError(
             f"TensorRT-LLM {version} is too old: draft-target with KV cache reuse is supported from {supported[0]} on.",
             remedy=f"Set tensorrt_llm to one of the three profiles: {listed}.",
         )
     return SpecError(
         f"TensorRT-LLM {version} is not recorded: its flags and formats may differ from those of its neighbours.",
-        remedy=f"Set tensorrt_llm to one of the three profiles: {listed}.",
+        remedy=f"Set tensorrt_llm to one of the three profiles: {listed}. Releases between them can be built with "
+        "--accept-derived, which names what is borrowed from a neighbour.",
     )
 
 
-def _version_key(version: str) -> tuple[int, int, int, int]:
+def version_key(version: str) -> tuple[int, int, int, int]:
     """Orders releases, their candidates (1.3.0rc3) and what precedes both (0.17.0.dev2024121700, 1.0.0a1)."""
     match = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:rc(\d+)|(\.?(?:dev|a|b)\d+)|\.post\d+)*", version)
     if match is None:

@@ -1,0 +1,1 @@
+"""What this machine can do: readings of it, and pure judgements over them."""

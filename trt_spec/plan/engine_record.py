@@ -1,0 +1,95 @@
+"""What was recorded of a built engine, and whether it can run here: version, files, GPUs.
+
+A TensorRT plan loads with the TensorRT that wrote it, on the architecture it was tuned for, and only whole. Each of the
+three faults shows as the same deserialisation error at launch, so they are told apart beforehand. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trt_spec.plan.finding import Finding
+from trt_spec.plan.toolchain.containers import containers_with, find_container
+from trt_spec.spec.model import Role
+
+MODEL_NAMES: Mapping[Role, str] = {"target": "tensorrt_llm", "draft": "tensorrt_llm_draft"}
+
+
+@dataclass(frozen=True)
+class SeenGpu:
+    """A GPU as nvidia-smi lists it; ``compute_capability`` is "9.0" for SM 90."""
+
+    index: int
+    name: str
+    compute_capability: str
+    memory_bytes: int
+    driver: str
+
+
+def judge_version(engine_version: str, image: str, role: Role) -> tuple[Finding, ...]:
+    """Whether the container ``image`` holds the TensorRT-LLM that wrote the engine. Unknown images are not judged."""
+    container = find_container(image)
+    if container is None or container.tensorrt_llm == engine_version:
+        return ()
+    fitting = containers_with(engine_version)
+    use = f"use {fitting[0].triton}" if fitting else "use the container it was built in"
+    return (
+        Finding(
+            "engine-version",
+            "refuse",
+            f"{role}: the engine was built with TensorRT-LLM {engine_version}, container {container.triton} ships "
+            f"{container.tensorrt_llm} (TensorRT {container.tensorrt}).",
+            f"Rebuild the engine for {container.tensorrt_llm}, or {use}.",
+            role,
+        ),
+    )
+
+
+def judge_files(record: Mapping[str, Any], found_bytes: Mapping[str, int], role: Role) -> tuple[Finding, ...]:
+    """Whether every file of an engine's manifest is there in its recorded size; ``found_bytes`` are those on disk."""
+    findings = []
+    for name, entry in record["files"].items():
+        expected, found = entry["bytes"], found_bytes.get(name)
+        if found == expected:
+            continue
+        state = "is missing" if found is None else "is truncated" if found < expected else "is too long"
+        size = "" if found is None else f"{found} bytes, "
+        findings.append(
+            Finding(
+                "engine-file",
+                "refuse",
+                f"{role}: {name} {state} ({size}manifest {expected} bytes).",
+                "Run `trtspec build SPEC` again: only this engine is made.",
+                role,
+            )
+        )
+    return tuple(findings)
+
+
+def judge_gpus(
+    compute_capability: str, device_ids: Sequence[int], seen: Sequence[SeenGpu], role: Role
+) -> tuple[Finding, ...]:
+    """Whether every GPU that is to run an engine has the architecture it was built for."""
+    by_index = {gpu.index: gpu for gpu in seen}
+    findings = []
+    for index in sorted(set(device_ids)):
+        gpu = by_index.get(index)
+        if gpu is not None and gpu.compute_capability == compute_capability:
+            continue
+        what = "is not there" if gpu is None else f"({gpu.name}) is sm{_digits(gpu.compute_capability)}"
+        findings.append(
+            Finding(
+                "engine-gpu",
+                "refuse",
+                f"{MODEL_NAMES[role]} engine is sm{_digits(compute_capability)}, GPU {index} {what}.",
+                f"Choose other GPUs in {role}.gpus, or build on this machine.",
+                role,
+            )
+        )
+    return tuple(findings)
+
+
+def _digits(compute_capability: str) -> str:
+    return compute_capability.replace(".", "")
