@@ -45,7 +45,7 @@ def served(tmp_path_factory, tiny_models):
         f"speculation: {{max_draft_len: {MAX_DRAFT_LEN}}}\n"
         "limits: {max_batch_size: 4, max_input_len: 64, max_output_len: 60}\n"
     )
-    place, spec = Workspace(root / "work"), load_spec(spec_file)
+    place, spec = Workspace(root / "작업 work"), load_spec(spec_file)
     run_build(BuildOptions(spec, place, cache_dir=root / "cache"), lambda _text, _fraction: None)
     deploy_workspace(place, spec)
     with running_triton(resolve_launch(place.root, None, find_free_ports())) as server:
@@ -206,6 +206,9 @@ BAD_REQUESTS = {
     "max_tokens beyond the limit": ({"text_input": "a", "max_tokens": 61}, "expected 1 to 60"),
     "prompt too long": ({"text_input": "안" * 40, "max_tokens": 4}, "takes at most 64"),
     "unknown key": ({"text_input": "a", "max_tokens": 4, "max_token": 5}, "unknown input max_token"),
+    "unknown key of Triton's own kind": ({"text_input": "a", "max_tokens": 4, "triton_foo": 1}, "triton_foo"),
+    "a book": ({"text_input": "word " * 10**6, "max_tokens": 4}, "characters"),
+    "a dictionary of stop words": ({"text_input": "a", "max_tokens": 4, "stop_words": ["x"] * 300}, "at most 256"),
     "too many drafts": ({"text_input": "a", "max_tokens": 4, "num_draft_tokens": 5}, "num_draft_tokens is 5"),
     "negative drafts": ({"text_input": "a", "max_tokens": 4, "num_draft_tokens": -1}, "num_draft_tokens is -1"),
     "top_p out of range": ({"text_input": "a", "max_tokens": 4, "top_p": 100.0}, "top_p is 100"),
@@ -312,6 +315,18 @@ def test_the_engine_refuses_by_name_and_goes_on(grpc_client, ids, new_tokens, mo
     with pytest.raises(grpcclient.InferenceServerException, match=words):
         engine_call(grpc_client, ids, new_tokens, **more)
     assert engine_call(grpc_client, [5], 2).as_numpy("output_ids").shape == (1, 1, 3)
+
+
+def test_a_large_form_encoded_body_does_not_end_the_server(served):
+    """What `curl -d` sends: Triton parses it on the stack of a thread."""
+    request = urllib.request.Request(
+        f"{served.http_url}/v2/models/{UNARY}/generate",
+        data=b"x" * (4 << 20),
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+    )
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request, timeout=60)
+    assert generate(served, "hello")["text_output"]
 
 
 def test_clients_that_go_away_disturb_nobody(served):

@@ -65,6 +65,17 @@ class VerbGroup(click.Group):
             where = f" ({error.filename})" if error.filename else ""
             click.echo(f"trtspec: {error.strerror or error}{where}. Make room or choose another place.", err=True)
             sys.exit(1)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            # Not foreseen, so a fault of ours or of a file that no check looked at; the traceback helps to tell.
+            click.echo(
+                f"trtspec: unexpected {type(error).__name__}: {error}. Run `trtspec --debug ...` to see where.",
+                err=True,
+            )
+            sys.exit(1)
         except KeyboardInterrupt:
             if ctx.params.get("debug"):
                 raise

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import secrets
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from trt_spec.deploy.log_digest import is_hopeless, read_log_tail, render_log_digest
 from trt_spec.deploy.ownership import read_marker
@@ -39,6 +42,7 @@ REPOSITORY_LINK = "served-repository"
 BACKENDS_LINK = "served-backends"
 PYTHON_BACKEND_THREADS = 128  # with Triton's default a handful of calls between models would be in flight at once
 READY_TIMEOUT_S = 180.0
+STACK_BYTES = 64 << 20
 _POLL_S = 0.1
 _PROBE_TIMEOUT_S = 2.0
 _FAILED_START_GRACE_S = 2.0  # a server that hangs while it loads does not answer SIGTERM
@@ -74,18 +78,22 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
     check_repository(options.repository)
     address = resolve_address(options.host)
     options.workspace.mkdir(parents=True, exist_ok=True)
-    with exclusive(options.workspace):
-        check_not_running(options.workspace)
-        check_ports(address, options.ports, _find_port_remedy(options))
-        backends = options.backends or write_backends(install, options.workspace / BACKENDS_FOLDER)
-        server = _start(install, options, backends, address)
-    try:
-        _wait_until_ready(server, options.timeout_s, on_wait)
-    except BaseException:
-        end_server(server, _FAILED_START_GRACE_S)
-        stop_triton(options.workspace)
-        raise
-    return server
+    started: RunningServer | None = None
+    with _interrupting_signals():
+        try:
+            with exclusive(options.workspace):
+                check_not_running(options.workspace)
+                check_ports(address, options.ports, _find_port_remedy(options))
+                backends = options.backends or write_backends(install, options.workspace / BACKENDS_FOLDER)
+                with _deferred_signals():  # until it is on record, nobody could find and stop the server
+                    started = _start(install, options, backends, address)
+            _wait_until_ready(started, options.timeout_s, on_wait)
+        except BaseException:
+            if started is not None:
+                end_server(started, _FAILED_START_GRACE_S)
+                stop_triton(options.workspace)
+            raise
+    return started
 
 
 @contextlib.contextmanager
@@ -103,17 +111,46 @@ def running_triton(options: LaunchOptions, on_wait: Callable[[float], None] | No
 
 
 @contextlib.contextmanager
-def _interrupting_signals() -> Iterator[None]:
-    """Triton runs in a session of its own and would outlive a parent that these signals kill."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # nohup asked for SIGHUP to be ignored
-            signal.signal(number, signal.default_int_handler)
+def _handled(handler: Callable[[int, FrameType | None], None], numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
+    """Give these signals a handler for a block; only the main thread can, and ignored ones stay so (nohup)."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: known for number in numbers if (known := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, known in before.items():
+            signal.signal(number, known)
+
+
+@contextlib.contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP take effect after the block."""
+    arrived: list[int] = []
+    with _handled(lambda number, _frame: arrived.append(number), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+        yield
+    for number in arrived:
+        signal.raise_signal(number)
+
+
+def _interrupting_signals() -> contextlib.AbstractContextManager[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt: Triton has a session of its own and would outlive a killed parent."""
+    return _handled(signal.default_int_handler, (signal.SIGTERM, signal.SIGHUP))
+
+
+@contextlib.contextmanager
+def _deep_stack() -> Iterator[None]:
+    """What is started in the block gets a stack of 64 MiB: Triton parses a form-encoded body of 4 MiB on its stack."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
 
 
 def check_repository(repository: Path) -> None:
@@ -178,7 +215,7 @@ def _start(install: TritonInstall, options: LaunchOptions, backends: Path, addre
     repository = link_plain_path(options.repository, workspace, REPOSITORY_LINK)
     backends_path = link_plain_path(backends, workspace, BACKENDS_LINK)
     command = _plan_command(install, options, repository, backends_path, address, prefix)
-    with log.open("wb") as output:
+    with log.open("wb") as output, _deep_stack():
         # A session of its own: Ctrl-C in the terminal reaches us alone, and the group can be ended as a whole. The
         # working directory comes first on the models' Python path, so it must be a folder without Python files.
         process = subprocess.Popen(

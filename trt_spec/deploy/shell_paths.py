@@ -7,8 +7,9 @@ from pathlib import Path
 
 from trt_spec.errors import SpecError
 
-# Letters and digits of any script, and punctuation that means nothing to a shell inside a word.
-_PLAIN = re.compile(r"[\w./+@%=:,-]+")
+# ASCII letters and digits, for Python inside Triton reads paths as ASCII, and punctuation that means nothing to a shell
+# inside a word.
+_PLAIN = re.compile(r"[\w./+@%=:,-]+", re.ASCII)
 
 
 def is_plain(text: str) -> bool:

@@ -11,6 +11,8 @@ from trt_spec.errors import SpecError
 
 FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2"}
 ROPE_TYPES = ("default", "linear", "llama3")
+MAX_SIZE = 1 << 24
+"""Larger than any published model's; a damaged number is found before something is made that large."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ def resolve_facts(config: Mapping[str, Any], *, source: str) -> ModelFacts:
     Reads both spellings of rotary settings: ``rope_theta`` and ``rope_scaling`` of older files, ``rope_parameters``
     of transformers 5. Raises SpecError for a family or feature that engines built here would get wrong.
     """
-    architecture = (config.get("architectures") or ["none"])[0]
-    family = FAMILIES.get(architecture)
+    named = config.get("architectures")
+    architecture = named[0] if isinstance(named, list) and named else "none"
+    family = FAMILIES.get(architecture) if isinstance(architecture, str) else None
     if family is None:
         raise SpecError(
             f"{source}: architecture {architecture!r} is not supported.",
@@ -81,8 +84,13 @@ def resolve_facts(config: Mapping[str, Any], *, source: str) -> ModelFacts:
     if heads % kv_heads:
         raise SpecError(f"{source}: {heads} attention heads cannot share {kv_heads} key/value heads evenly.")
     head_dim = _positive(config, "head_dim", source, default=hidden_size // heads)
+    if head_dim % 2:
+        raise SpecError(
+            f"{source}: head_dim is {head_dim}, but rotary embeddings turn pairs of elements, so it must be even.",
+            remedy="Check head_dim, hidden_size and num_attention_heads.",
+        )
     theta, scaling = _rope(config, source)
-    attention_bias = bool(config.get("attention_bias", False))
+    attention_bias = _flag(config, "attention_bias", source)
     return ModelFacts(
         architecture=architecture,
         family=family,
@@ -94,17 +102,31 @@ def resolve_facts(config: Mapping[str, Any], *, source: str) -> ModelFacts:
         kv_heads=kv_heads,
         head_dim=head_dim,
         max_position_embeddings=_positive(config, "max_position_embeddings", source),
-        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        rms_norm_eps=_number(config, "rms_norm_eps", source, default=1e-6),
         rope_theta=theta,
         rope_scaling=scaling,
-        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+        tied_embeddings=_flag(config, "tie_word_embeddings", source),
         # Qwen2 always has biases on q, k and v and never on o; Llama has all four or none.
         qkv_bias=family == "qwen2" or attention_bias,
         output_bias=family == "llama" and attention_bias,
-        mlp_bias=family == "llama" and bool(config.get("mlp_bias", False)),
+        mlp_bias=family == "llama" and _flag(config, "mlp_bias", source),
         dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
         eos_ids=_eos_ids(config),
     )
+
+
+def _flag(config: Mapping[str, Any], key: str, source: str) -> bool:
+    value = config.get(key) or False
+    if not isinstance(value, bool):
+        raise SpecError(f"{source}: {key} is {value!r}, expected true or false.", remedy="Download the file again.")
+    return value
+
+
+def _number(config: Mapping[str, Any], key: str, source: str, *, default: float) -> float:
+    value = default if config.get(key) is None else config[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise SpecError(f"{source}: {key} is {value!r}, expected a positive number.", remedy="Download the file again.")
+    return float(value)
 
 
 def _eos_ids(config: Mapping[str, Any]) -> tuple[int, ...]:
@@ -116,9 +138,9 @@ def _positive(config: Mapping[str, Any], key: str, source: str, *, default: int 
     value = config.get(key)
     if value is None:
         value = default
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_SIZE:
         raise SpecError(
-            f"{source}: {key} is {value!r}, expected a positive integer.",
+            f"{source}: {key} is {value!r}, expected a positive integer of at most {MAX_SIZE}.",
             remedy="Download the checkpoint's config.json again.",
         )
     return value
@@ -133,34 +155,32 @@ def _check_features(config: Mapping[str, Any], source: str) -> None:
     activation = config.get("hidden_act", "silu")
     if activation not in ("silu", "swish"):
         raise SpecError(f"{source}: hidden_act {activation!r} is not supported.", remedy="Expected 'silu'.")
-    if float(config.get("partial_rotary_factor") or 1.0) != 1.0:
-        raise SpecError(f"{source}: partial rotary embeddings are not supported.")
+    if _number(config, "partial_rotary_factor", source, default=1.0) != 1.0:
+        raise SpecError(f"{source}: partial rotary embeddings are not supported.", remedy="Choose another model.")
 
 
 def _rope(config: Mapping[str, Any], source: str) -> tuple[float, RopeScaling | None]:
-    settings: dict[str, Any] = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
-    theta = float(settings.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(settings, Mapping):
+        raise SpecError(
+            f"{source}: the rope settings are {settings!r}, expected an object.", remedy="Download it again."
+        )
+    theta = _number({**config, **settings}, "rope_theta", source, default=10000.0)
     rope_type = settings.get("rope_type") or settings.get("type") or "default"
-    if rope_type not in ROPE_TYPES:
+    if not isinstance(rope_type, str) or rope_type not in ROPE_TYPES:
         raise SpecError(
             f"{source}: rope type {rope_type!r} is not supported.",
             remedy=f"Supported rope types: {', '.join(ROPE_TYPES)}.",
         )
     if rope_type == "default":
         return theta, None
-    try:
-        if rope_type == "linear":
-            return theta, RopeScaling("linear", float(settings["factor"]))
-        scaling = RopeScaling(
-            "llama3",
-            float(settings["factor"]),
-            float(settings["low_freq_factor"]),
-            float(settings["high_freq_factor"]),
-            int(settings["original_max_position_embeddings"]),
-        )
-    except KeyError as missing:
-        raise SpecError(f"{source}: rope type {rope_type!r} needs {missing.args[0]}, which is missing.") from None
-    return theta, scaling
+    # A key that is missing reads as 0, which is no positive number: one message for both.
+    factor = _number(settings, "factor", source, default=0.0)
+    if rope_type == "linear":
+        return theta, RopeScaling("linear", factor)
+    low, high = (_number(settings, key, source, default=0.0) for key in ("low_freq_factor", "high_freq_factor"))
+    context = _positive(settings, "original_max_position_embeddings", source)
+    return theta, RopeScaling("llama3", factor, low, high, context)
 
 
 def rotary_frequencies(facts: ModelFacts) -> list[float]:

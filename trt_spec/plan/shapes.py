@@ -42,7 +42,6 @@ def check_shapes(
     """What stands against, or is worth knowing of, this model over that many ranks."""
     return (
         *_check_heads(facts, tensor_parallel, role),
-        *_check_head_size(facts, role),
         *_check_vocabulary(facts, tensor_parallel, role, accept),
         *_check_layers(facts, pipeline_parallel, role),
         *_check_small_draft(facts, tensor_parallel, role),
@@ -89,20 +88,6 @@ def _check_heads(facts: ModelFacts, tp: int, role: Role) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
-
-
-def _check_head_size(facts: ModelFacts, role: Role) -> tuple[Finding, ...]:
-    if facts.head_dim % 2:
-        return (
-            Finding(
-                "shape-head-size",
-                "refuse",
-                f"{role}: head size {facts.head_dim} is odd, rotary embeddings turn pairs of dimensions.",
-                "Check head_dim in config.json.",
-                role,
-            ),
-        )
-    return ()
 
 
 def _check_vocabulary(facts: ModelFacts, tp: int, role: Role, accept: Accept) -> tuple[Finding, ...]:

@@ -70,6 +70,16 @@ def compare_vocabularies(target: Mapping[int, str], draft: Mapping[int, str]) ->
     return VocabularyDifference(token_id, target.get(token_id), draft.get(token_id))
 
 
+def check_vocabulary_fits(vocabulary: dict[int, str], vocab_size: int, folder: Path) -> None:
+    """Raises SpecError for a token whose id the model's embedding does not have."""
+    largest = max(vocabulary, default=0)
+    if largest >= vocab_size:
+        raise SpecError(
+            f"{folder}: token {vocabulary[largest]!r} of the tokenizer has id {largest}, vocab_size is {vocab_size}.",
+            remedy="tokenizer.json and config.json belong to different models; download both again.",
+        )
+
+
 def check_same_vocabulary(target: Mapping[int, str], draft: Mapping[int, str]) -> None:
     """Raises SpecError that names the first id on which the two vocabularies differ."""
     if difference := compare_vocabularies(target, draft):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from .speculate import SpeculationRequest
 from .tokens import TextTokenizer
-from .triton_request import BadRequest, TensorReader, decode_text
+from .triton_request import BadRequest, TensorReader, check_parameters, decode_text
 
 READ = frozenset(
     {
@@ -30,8 +29,7 @@ READ = frozenset(
 )
 """The inputs that the orchestrator honours."""
 
-KNOWN_PARAMETERS = {"binary_data_output", "sequence_id", "sequence_start", "sequence_end", "priority", "timeout"}
-"""Request parameters of Triton's own protocol; any other is a misspelt input of a generate call."""
+MAX_STOP_WORDS = 256
 
 
 @dataclass(frozen=True)
@@ -64,11 +62,13 @@ def read_text_request(
     tensors: TensorReader, parameters: str, limits: OrchestratorLimits, tokenizer: TextTokenizer
 ) -> TextRequest:
     """The checked request; BadRequest says what is wrong. ``parameters`` is the JSON text of Triton's parameters."""
-    _check_parameters(parameters)
+    check_parameters(parameters, READ)
     text = tensors.text("text_input")
     if text is None:
         raise BadRequest("text_input is missing.")
     tensors.check_supported(READ)
+    if len(text) > limits.max_input_len * tokenizer.longest_token:  # before others wait for it to be tokenised
+        raise BadRequest(f"the prompt has {len(text)} characters, this deployment takes {limits.max_input_len} tokens.")
     prompt_ids = tokenizer.encode(text)
     if not prompt_ids:
         raise BadRequest("text_input is empty, and this model's tokenizer adds no token of its own to start from.")
@@ -80,6 +80,8 @@ def read_text_request(
     if tensors.seed() is None:
         sampling = replace(sampling, seed=secrets.randbits(63))
     stop_texts = tuple(word for word in _texts(tensors, "stop_words") if word)
+    if len(stop_texts) > MAX_STOP_WORDS:
+        raise BadRequest(f"stop_words has {len(stop_texts)} words, expected at most {MAX_STOP_WORDS}.")
     end_id = tensors.scalar("end_id")
     speculation = SpeculationRequest(
         prompt_ids=prompt_ids,
@@ -124,14 +126,3 @@ def _draft_len(tensors: TensorReader, limits: OrchestratorLimits) -> int:
 def _texts(tensors: TensorReader, name: str) -> list[str]:
     values = tensors.array(name)
     return [] if values is None else [decode_text(value, name) for value in values.reshape(-1)]
-
-
-def _check_parameters(parameters: str) -> None:
-    """Keys of a generate call that are no inputs arrive here: refused, for dropping them would change the answer."""
-    unknown = sorted(
-        name
-        for name in json.loads(parameters or "{}")
-        if name not in KNOWN_PARAMETERS and not name.startswith("triton_")
-    )
-    if unknown:
-        raise BadRequest(f"unknown input {', '.join(unknown)}; the inputs are {', '.join(sorted(READ))}.")

@@ -17,6 +17,11 @@ class TextTokenizer:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        # Settings left over from training would silently cut or fill prompts.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.longest_token = max(map(len, self._tokenizer.get_vocab()), default=1)
+        """Characters of the longest token: a text of more than n times as many has more than n tokens."""
         settings = _load_json(folder / "tokenizer_config.json")
         self._bos_id = self._special_id(settings.get("bos_token"))
         self.end_ids = self._find_end_ids(folder, settings)

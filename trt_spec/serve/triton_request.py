@@ -105,6 +105,30 @@ def decode_text(value: bytes | str, name: str) -> str:
         raise BadRequest(f"{name} is not valid UTF-8 at byte {error.start}.") from None
 
 
+KNOWN_PARAMETERS = frozenset(
+    {
+        "binary_data_output",
+        "sequence_id",
+        "sequence_start",
+        "sequence_end",
+        "priority",
+        "timeout",
+        "triton_enable_empty_final_response",
+    }
+)
+"""Request parameters of Triton's own protocol; any other is a misspelt input of a generate call."""
+
+
+def check_parameters(parameters: str, read: frozenset[str]) -> None:
+    """Keys of a generate call that are no inputs arrive here: refused, for dropping them would change the answer.
+
+    ``parameters`` is the JSON text of Triton's request parameters, ``read`` the inputs to name in the message.
+    """
+    unknown = sorted(set(json.loads(parameters or "{}")) - KNOWN_PARAMETERS)
+    if unknown:
+        raise BadRequest(f"unknown input {', '.join(unknown)}; the inputs are {', '.join(sorted(read))}.")
+
+
 def read_parameters(args: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """The model configuration that Triton gives ``initialize``, and its parameters by name."""
     config = json.loads(args["model_config"])

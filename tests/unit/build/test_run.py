@@ -173,6 +173,16 @@ FAULTS = {
         ),
         "already quantised .awq",
     ),
+    "not a number": (
+        lambda folder: rewrite_tensors(folder, lambda t: t.update({NORM: ("BF16", (64,), b"\xc0\x7f" * 64)})),
+        rf"{NORM} has values that are no numbers",
+    ),
+    "another model's tokenizer": (
+        lambda folder: (folder / "tokenizer.json").write_text(
+            (folder / "tokenizer.json").read_text().replace('"id": 319,', '"id": 320,')
+        ),
+        "has id 320, vocab_size is 320",
+    ),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer\.json"),
 }
 

@@ -60,6 +60,24 @@ def test_an_expected_error_is_one_paragraph_and_its_exit_code(monkeypatch, error
     assert isinstance(debugging.exception, TrtspecError)
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device", "/w/x"), "No space left on device (/w/x)"),
+        (ZeroDivisionError("odd"), "odd"),
+    ],
+)
+def test_what_nobody_foresaw_is_no_traceback_either(monkeypatch, error, words):
+    def fail(*_args, **_kwargs):
+        raise error
+
+    monkeypatch.setattr("trt_spec.spec.load.load_spec", fail)
+    result = CliRunner().invoke(main, ["build", "some.yaml"])
+    assert result.exit_code == 1
+    assert words in result.output
+    assert "Traceback" not in result.output
+
+
 def test_an_interrupt_is_not_a_traceback(monkeypatch):
     def interrupt(*_args, **_kwargs):
         raise KeyboardInterrupt

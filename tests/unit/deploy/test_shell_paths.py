@@ -25,10 +25,11 @@ AWKWARD = [
     "a>b",
     "a\nb",
     "!a",
+    "모델",  # no danger to a shell, but Python inside Triton reads paths as ASCII
 ]
 
 
-@pytest.mark.parametrize("name", [*AWKWARD, "plain", "a-b_c.d,e:f=g@h%i+j", "모델", ".hidden"])
+@pytest.mark.parametrize("name", [*AWKWARD, "plain", "a-b_c.d,e:f=g@h%i+j", ".hidden"])
 def test_plain_means_that_a_shell_changes_nothing(name: str) -> None:
     assert is_plain(name) == (name not in AWKWARD)
     if is_plain(name):

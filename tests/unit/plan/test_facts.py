@@ -84,6 +84,15 @@ def test_biases_by_family(changes, qkv, output, mlp):
         ({"partial_rotary_factor": 0.5}, "partial rotary"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "'yarn'"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 4.0}}, "low_freq_factor"),
+        ({"rope_scaling": "llama3"}, "rope settings"),
+        ({"rope_theta": "big"}, "rope_theta is 'big'"),
+        ({"architectures": {"a": 1}}, "'none'"),
+        ({"architectures": [["LlamaForCausalLM"]]}, "not supported"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps is 'small'"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings is 'false', expected true or false"),
+        ({"num_hidden_layers": 10**9}, "at most"),
+        ({"head_dim": 63}, "must be even"),
     ],
 )
 def test_what_would_be_built_wrongly_is_refused(changes, words):

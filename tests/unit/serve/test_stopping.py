@@ -13,6 +13,11 @@ def test_packing_and_unpacking_are_inverse(stop_words):
     assert unpack_stop_words(pack_stop_words(stop_words)) == stop_words
 
 
+@pytest.mark.parametrize("packed", [np.zeros((2, 0)), [[0, 0], [-1, -1]]])
+def test_no_words_are_no_words(packed):
+    assert unpack_stop_words(np.array(packed, np.int32)) == ()
+
+
 def test_the_layout_is_nvidias():
     assert pack_stop_words(((5,), (7, 8))).tolist() == [[5, 7, 8], [1, 3, -1]]
 

@@ -43,6 +43,23 @@ def test_bytes_that_never_become_a_character_show_once_at_the_end(tokenizer):
     assert stream.finish() == ""
 
 
+def test_settings_left_over_from_training_neither_cut_nor_fill(tiny, tmp_path):
+    shutil.copytree(tiny / "tokenizer", tmp_path, dirs_exist_ok=True)
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["truncation"] = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    content["padding"] = {
+        "strategy": {"Fixed": 64},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 313,
+        "pad_type_id": 0,
+        "pad_token": "<|pad|>",
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    text = "hello there, this is a prompt"
+    assert TextTokenizer(tmp_path).encode(text) == TextTokenizer(tiny / "tokenizer").encode(text)
+
+
 @pytest.mark.parametrize("prompt", ["hello", "<|bos|>hello"])
 def test_a_prompt_gets_exactly_one_bos(tiny, prompt):
     tokenizer = TextTokenizer(tiny / "tokenizer-bos")

@@ -78,7 +78,13 @@ class TensorLoader:
                 remedy="config.json and weights belong to different models; download both again.",
             )
         self._used.add(name)
-        return self._checkpoint.load(name)
+        values = self._checkpoint.load(name)
+        if not np.isfinite(values).all():
+            raise SpecError(
+                f"{self._source}: tensor {name} has values that are no numbers (NaN or infinite).",
+                remedy="Download the checkpoint again; an engine of it would answer nonsense.",
+            )
+        return values
 
     def check_all_used(self) -> None:
         """Raises SpecError for a tensor that would silently be left out of the engine."""

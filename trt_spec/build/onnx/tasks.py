@@ -17,7 +17,7 @@ from trt_spec.plan.facts import resolve_facts
 from trt_spec.plan.fingerprint import resolve_fingerprint
 from trt_spec.plan.manifest import EngineEntry
 from trt_spec.plan.steps import Step, plan_onnx_steps
-from trt_spec.plan.vocabulary import check_same_vocabulary, load_vocabulary
+from trt_spec.plan.vocabulary import check_same_vocabulary, check_vocabulary_fits, load_vocabulary
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role, Spec
 
@@ -41,10 +41,12 @@ def plan_onnx_tasks(
 
 
 def _check_pair(sources: Mapping[Role, Path]) -> None:
-    if "draft" in sources and sources["draft"] != sources["target"]:
-        check_same_vocabulary(load_vocabulary(sources["target"]), load_vocabulary(sources["draft"]))
-    else:
-        load_vocabulary(sources["target"])
+    vocabularies = {source: load_vocabulary(source) for source in set(sources.values())}
+    for source, vocabulary in vocabularies.items():
+        facts = resolve_facts(load_json_object(source / "config.json"), source=str(source / "config.json"))
+        check_vocabulary_fits(vocabulary, facts.vocab_size, source)
+    if "draft" in sources:
+        check_same_vocabulary(vocabularies[sources["target"]], vocabularies[sources["draft"]])
 
 
 def _plan_job(step: Step, source: Path, workspace: Workspace, cache_dir: Path) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..stopping import unpack_stop_words
-from ..triton_request import BadRequest, TensorReader, read_parameters
+from ..triton_request import BadRequest, TensorReader, check_parameters, read_parameters
 from .engine import Engine
 from .generate import GenerateRequest, GenerateResult, RequestCancelled, RequestRefused, check_request, generate
 from .prefix_cache import PrefixCache
@@ -35,6 +36,20 @@ READ = frozenset(
 )
 """The inputs that this engine honours."""
 
+MAX_STOP_WORD_IDS = 1 << 14
+
+
+def openable_path(path: str) -> Path:
+    """``path`` as this process can open it: Python inside Triton knows only ASCII names.
+
+    Others are written relative to the working directory, which is the workspace that holds the engines.
+    """
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return Path(os.fsdecode(os.path.relpath(path.encode("utf-8"), os.fsencode(Path.cwd()))))
+    return Path(path)
+
 
 class TritonPythonModel:
     """Entry point of the Python backend; one instance, one engine, one thread that runs it."""
@@ -45,7 +60,7 @@ class TritonPythonModel:
         self._triton = triton
         _, parameters = read_parameters(args)
         self._excludes_input = parameters.get("exclude_input_in_output", "false").lower() == "true"
-        self._engine = Engine(Path(parameters["gpt_model_path"]))
+        self._engine = Engine(openable_path(parameters["gpt_model_path"]))
         self._prefixes = PrefixCache(self._engine, self._engine.limits.max_batch_size)
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -83,6 +98,7 @@ class TritonPythonModel:
         """The response to one request; whatever goes wrong stays with that request."""
         codes = self._triton.TritonError
         try:
+            check_parameters(request.parameters(), READ)
             parsed, excludes_input = self._parse(TensorReader(request))
             result = generate(
                 self._engine, self._prefixes, parsed, lambda: self._stopping.is_set() or request.is_cancelled()
@@ -110,6 +126,8 @@ class TritonPythonModel:
         if length is None or not 0 <= length <= len(input_ids):
             raise BadRequest(f"input_lengths is {length}, but input_ids has {len(input_ids)} tokens.")
         stop_words = tensors.array("stop_words_list")
+        if stop_words is not None and stop_words.size > MAX_STOP_WORD_IDS:
+            raise BadRequest(f"stop_words_list has {stop_words.size} values, expected at most {MAX_STOP_WORD_IDS}.")
         try:
             stops = () if stop_words is None else unpack_stop_words(stop_words)
         except ValueError as error:

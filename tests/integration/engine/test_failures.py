@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 # Fault of the stand-in: what the user reads.
 FAULTS = {
     "crash": "RuntimeError: internal error in builder",

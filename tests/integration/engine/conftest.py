@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from trt_spec.cli.main import main
 from trt_spec.plan.workspace import Workspace
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 STANDINS = ROOT / "tests" / "standins"
 PROGRAMS = {"trtllm-build": "trtllm_build.py", "docker": "docker.py", "nvidia-smi": "nvidia_smi.py"}
 VERSIONS = ("0.17.0", "0.18.2", "1.2.1")
