@@ -1,5 +1,9 @@
 """One request on a real engine of a tiny model."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -173,3 +177,16 @@ def test_a_cancelled_request_stops(engine):
 def test_a_folder_without_engine_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"model\.onnx"):
         load_limits(tmp_path)
+
+
+def test_onnx_runtime_sends_no_usage_data(build_tiny_engine, tmp_path):
+    """Left to itself it writes an identifier and a queue of events into the home folder at import."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from trt_spec.serve.local_backend.engine import Engine\n"
+        "Engine(Path(sys.argv[1]))\n"
+    )
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-c", code, str(build_tiny_engine("pair-target"))]
+    subprocess.run(command, env=environment, cwd=Path(__file__).parents[3], check=True)
+    assert list(tmp_path.iterdir()) == []

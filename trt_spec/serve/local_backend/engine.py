@@ -95,7 +95,6 @@ class Engine:
     """A loaded engine folder. Not thread-safe: one thread runs it."""
 
     def __init__(self, folder: Path) -> None:
-        onnxruntime.disable_telemetry_events()
         self.limits = load_limits(folder)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = len(os.sched_getaffinity(0))
