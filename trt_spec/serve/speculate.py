@@ -11,8 +11,12 @@ from .acceptance import count_accepted
 from .sampling import Sampling
 from .stopping import StopWords, find_stop
 
-PLAIN_CHUNK_TOKENS = 8
+STREAM_CHUNK_TOKENS = 8
 """Tokens a call when the target streams alone, after a first call of one token."""
+
+PLAIN_CHUNK_TOKENS = 64
+"""Tokens a call when nobody waits for the first words: enough that calls cost nothing, few enough that a client who
+has left, or others who wait for the engine, are seen within a second or so."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def fresh_seed(sampling: Sampling, purpose: str) -> Sampling:
 
 
 def _plain_chunk(request: SpeculationRequest, room: int) -> int:
-    """The target alone answers in one call, unless somebody waits for the first words."""
+    """How many tokens the target alone is asked for at once."""
     if not request.streams:
-        return room
-    return 1 if room == request.max_tokens else min(room, PLAIN_CHUNK_TOKENS)
+        return min(room, PLAIN_CHUNK_TOKENS)
+    return 1 if room == request.max_tokens else min(room, STREAM_CHUNK_TOKENS)

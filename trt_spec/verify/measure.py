@@ -1,8 +1,8 @@
 """Speed with and without speculation, in alternating order, and the arithmetic over it.
 
-Both sides are unary requests to the orchestrator; the plain one sets num_draft_tokens 0, which is a single engine call
-for the whole answer and so the best plain decoding there is. The order flips with every prompt, because machines slow
-down and caches warm up within minutes.
+Both sides are unary requests to the orchestrator; the plain one sets num_draft_tokens 0, which asks the target engine
+for many tokens at once: as fast as calling it directly, which the report shows beside it. The order flips with every
+prompt, because machines slow down and caches warm up within minutes.
 """
 
 from __future__ import annotations

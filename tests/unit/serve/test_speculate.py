@@ -131,3 +131,10 @@ def test_every_call_of_a_sampling_request_has_a_seed_of_its_own():
     assert len(set(runs[0])) == len(runs[0]) > 8
     assert runs[0] == runs[1]
     assert all(call.sampling.top_p == 0.9 for _, call in engines.calls)
+
+
+def test_a_long_plain_answer_comes_in_calls_that_can_be_given_up():
+    engines = FunctionEngines(lambda ids: len(ids), lambda ids: 0)
+    ids, _, rounds = answer(engines, prompt_ids=[1], max_tokens=150, draft_len=0)
+    assert ids == list(range(1, 151))
+    assert [len(new_ids) for new_ids in rounds] == [64, 64, 22]
