@@ -13,7 +13,7 @@ from trt_spec.build.source.shards import load_json_object
 from trt_spec.build.source.small_files import SOURCE_PATTERNS
 from trt_spec.build.store import Job
 from trt_spec.build.tasks import Context, ReportProgress, Task
-from trt_spec.plan.facts import resolve_facts
+from trt_spec.plan.facts import ModelFacts, resolve_facts
 from trt_spec.plan.fingerprint import resolve_fingerprint
 from trt_spec.plan.manifest import EngineEntry
 from trt_spec.plan.steps import Step, plan_onnx_steps
@@ -30,21 +30,26 @@ def plan_onnx_tasks(
         role: load_model_folder(model.model, cache_dir=cache_dir, progress=lambda text: report(text, None))
         for role, model in spec.models().items()
     }
-    _check_pair(sources)
+    facts = {source: _load_facts(source) for source in dict.fromkeys(sources.values())}
+    _check_pair(sources, facts)
     tasks: list[Task] = []
     entries: dict[Role, EngineEntry] = {}
     for step in plan_onnx_steps(spec):
         job = _plan_job(step, sources[step.role], workspace, cache_dir)
         tasks.append(Task(job, _maker(step, sources[step.role])))
-        entries[step.role] = _entry(step, sources[step.role], job.fingerprint)
+        entries[step.role] = _entry(step, facts[sources[step.role]], job.fingerprint)
     return tasks, entries
 
 
-def _check_pair(sources: Mapping[Role, Path]) -> None:
-    vocabularies = {source: load_vocabulary(source) for source in set(sources.values())}
+def _load_facts(source: Path) -> ModelFacts:
+    config_file = source / "config.json"
+    return resolve_facts(load_json_object(config_file), source=str(config_file))
+
+
+def _check_pair(sources: Mapping[Role, Path], facts: Mapping[Path, ModelFacts]) -> None:
+    vocabularies = {source: load_vocabulary(source) for source in facts}
     for source, vocabulary in vocabularies.items():
-        facts = resolve_facts(load_json_object(source / "config.json"), source=str(source / "config.json"))
-        check_vocabulary_fits(vocabulary, facts.vocab_size, source)
+        check_vocabulary_fits(vocabulary, facts[source].vocab_size, source)
     if "draft" in sources:
         check_same_vocabulary(vocabularies[sources["target"]], vocabularies[sources["draft"]])
 
@@ -72,9 +77,7 @@ def _maker(step: Step, source: Path) -> Any:
     return make
 
 
-def _entry(step: Step, source: Path, fingerprint: str) -> EngineEntry:
-    config_file = source / "config.json"
-    facts = resolve_facts(load_json_object(config_file), source=str(config_file))
+def _entry(step: Step, facts: ModelFacts, fingerprint: str) -> EngineEntry:
     return EngineEntry(
         fingerprint=fingerprint,
         source=step.source,
