@@ -1,7 +1,8 @@
 """Dialects: which tensors and parameters NVIDIA's Triton templates of one TensorRT-LLM version declare.
 
-The recorded templates are data, one file a version in ``dialects/``. Tensor types that the templates leave open are
-settled there (``resolved_placeholders``): fp32 logits, fp16 encoder features and prompt tables.
+The recorded templates are data, one file a version in ``dialects/`` (tests/fixtures/make_dialects.py writes them).
+Tensor types that the templates leave open are settled there (``resolved_placeholders``): fp32 logits, fp16 encoder
+features and prompt tables.
 """
 
 from __future__ import annotations
@@ -17,19 +18,26 @@ from trt_spec.deploy.pbtxt import Tensor
 from trt_spec.errors import SpecError
 
 DIALECT_DIR = Path(__file__).parent / "dialects"
-RECORDED_VERSIONS = ("0.17.0", "0.18.2", "1.3.0rc3")
+RECORDED_VERSIONS = ("0.14.0", "0.15.0", "0.16.0", "0.17.0", "0.18.2", "0.19.0", "1.3.0rc3")
+_LAST_0X, _AFTER_LAST_0X = "0.19.0", ((0, 20), (0, 21))
 _FIRST_1X = "1.3.0rc3"  # the only recorded one of the 1.x line, which renamed min_length and random_seed
 
 
 @dataclass(frozen=True)
 class ModelDialect:
-    """Tensors and parameters of one model. A parameter's value is its documented default, None where there is none."""
+    """Tensors and parameters of one model. A parameter's value is its documented default, None where there is none.
+
+    ``open_dtypes`` maps the tensors whose type the template leaves open to the placeholder that fills it. ``steps`` are
+    those of an ensemble, as config.pbtxt spells them (model_name, input_map, output_map).
+    """
 
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     parameters: Mapping[str, str | None] = field(default_factory=dict)
     fixed_parameters: Mapping[str, str] = field(default_factory=dict)
+    open_dtypes: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[Mapping[str, Any], ...] = ()
 
     def check_parameters(self, names: Mapping[str, str]) -> None:
         """Raise SpecError for a parameter that this version's template does not know: it would be ignored."""
@@ -81,9 +89,11 @@ def _resolve_recorded(version: str) -> str:
         same_minor = [known for known in RECORDED_VERSIONS if known.startswith(f"{match[1]}.{match[2]}.")]
         if same_minor:
             return same_minor[0]
+        if (int(match[1]), int(match[2])) in _AFTER_LAST_0X:
+            return _LAST_0X
     raise SpecError(
         f"No Triton templates are recorded for TensorRT-LLM {version!r}.",
-        remedy="Set tensorrt_llm to 0.17.0, 0.18.2 or 1.2.1.",
+        remedy=f"Recorded ones: {', '.join(RECORDED_VERSIONS)}; 0.20, 0.21 and 1.x are derived from their neighbours.",
     )
 
 
@@ -94,6 +104,10 @@ def _parse_model(name: str, model: Mapping[str, Any]) -> ModelDialect:
         outputs=tuple(_parse_tensor(row) for row in model["outputs"]),
         parameters=model["parameters"],
         fixed_parameters=model["fixed_parameters"],
+        open_dtypes={
+            row["name"]: row["dtype_from"] for row in (*model["inputs"], *model["outputs"]) if "dtype_from" in row
+        },
+        steps=tuple(model.get("steps", ())),
     )
 
 
