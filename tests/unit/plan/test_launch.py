@@ -186,7 +186,7 @@ def test_one_engine_is_led_by_its_first_rank(ranks):
 def test_one_process_in_full():
     _, launch = launch_of(make_pair(1, 1))
     assert launch.command() == (
-        *("mpirun", "--allow-run-as-root", "-n", "1", TRITONSERVER, "--model-repository=/r"),
+        *("mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", "1", TRITONSERVER, "--model-repository=/r"),
         *("--disable-auto-complete-config", "--exit-on-error=true", "--strict-readiness=true"),
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *("--http-address=10.0.0.5", "--grpc-address=10.0.0.5", "--metrics-address=10.0.0.5"),
@@ -199,7 +199,7 @@ def test_one_process_in_full():
 
 def test_a_program_context_for_every_rank():
     _, launch = launch_of(make_pair(2, 1, accept="fast_logits"))
-    contexts = " ".join(launch.command()).removeprefix("mpirun --allow-run-as-root ").split(" : ")
+    contexts = " ".join(launch.command()).removeprefix("mpirun --allow-run-as-root --bind-to none ").split(" : ")
     assert contexts == [f"-n 1 {' '.join(argv)}" for argv in launch.ranks]
     assert launch.nodes == (0, 0, 0, 0)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from trt_spec.deploy.container import ALL_ADDRESSES, STACK_BYTES
 from trt_spec.deploy.targets.k8s_names import object_name
-from trt_spec.deploy.targets.k8s_pod import HOME, UNBOUND, USER_ID
+from trt_spec.deploy.targets.k8s_pod import HOME, USER_ID
 from trt_spec.deploy.targets.k8s_sizes import size_pod
 from trt_spec.deploy.targets.monitoring import (
     render_grafana_provider,
@@ -141,7 +141,7 @@ def _plan_triton(target: GpuTarget, host: str) -> Service:
 
 
 def _plan_environment(target: GpuTarget) -> dict[str, str]:
-    return {**target.launch.environment, **UNBOUND, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**target.launch.environment, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _render_launch(target: GpuTarget) -> str:

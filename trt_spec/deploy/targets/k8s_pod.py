@@ -24,9 +24,6 @@ UNREADY_LIMIT_S = 120  # a server that lost a rank keeps answering, but never be
 MEMORY_LIMIT_FACTOR = 2  # the request is an estimate, and running out of memory costs the whole start
 GPU_RESOURCE = "nvidia.com/gpu"
 READY_PATH = "/v2/health/ready"
-# By default mpirun binds a lone process, all threads of Triton and its models, to one core (measured). Open MPI 4 and
-# Open MPI 5 read one variable each.
-UNBOUND = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
 
 
 def render_server_pod(target: GpuTarget, size: PodSize, command: Sequence[str], ports: Mapping[str, int]) -> Document:
@@ -82,7 +79,7 @@ def _template(target: GpuTarget, size: PodSize, component: str, container: Docum
 
 
 def _container(target: GpuTarget, size: PodSize, name: str, command: Sequence[str], drain_s: int) -> Document:
-    environment = {**target.launch.environment, **UNBOUND, "HOME": HOME, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**target.launch.environment, "HOME": HOME, "PYTHONDONTWRITEBYTECODE": "1"}
     pod_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     gpus = {GPU_RESOURCE: str(target.gpus_per_node)}
     return {

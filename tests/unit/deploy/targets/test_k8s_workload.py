@@ -144,8 +144,7 @@ def test_a_deployment_runs_the_launch_as_it_is(make_target: MakeTarget) -> None:
     assert tuple(container(template)["command"]) == target.launch.command()
     environment = {entry["name"]: entry.get("value") for entry in container(template)["env"]}
     assert target.launch.environment.items() <= environment.items()
-    assert environment["OMPI_MCA_hwloc_base_binding_policy"] == "none"
-    assert environment["PRTE_MCA_hwloc_default_binding_policy"] == "none"
+    assert " ".join(target.launch.command()[:4]) == "mpirun --allow-run-as-root --bind-to none"
 
 
 def test_a_group_starts_each_rank_on_the_pod_of_its_node(make_target: MakeTarget) -> None:
