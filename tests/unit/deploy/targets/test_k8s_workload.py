@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from trt_spec.deploy.targets.k8s import render_k8s
-from trt_spec.deploy.targets.k8s_sizes import size_pod
+from trt_spec.deploy.targets.sizes import size_node
 from trt_spec.deploy.targets.target import GpuTarget
 from trt_spec.plan.launch import EXIT_TIMEOUT_S
 
@@ -87,7 +87,7 @@ def test_the_startup_probe_outlasts_the_load(make_target: MakeTarget) -> None:
         (template,) = templates(target)
         probe = container(template)["startupProbe"]
         allowed_s = probe["periodSeconds"] * probe["failureThreshold"]
-        load_s = size_pod(target).load_s
+        load_s = size_node(target).load_s
         assert load_s <= allowed_s < load_s + probe["periodSeconds"]
         assert probe["httpGet"] == {"path": "/v2/health/ready", "port": "http"}
         deployment = yaml.safe_load(render_k8s(target)["deployment.yaml"])
