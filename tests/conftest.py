@@ -1,5 +1,7 @@
 """Shared by all tests: the tiny checkpoints of tests/fixtures, and engines built from them once a session."""
 
+import hashlib
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +45,28 @@ def build_tiny_engine(tmp_path_factory, tiny):
         return built[key]
 
     return build
+
+
+@pytest.fixture(scope="session")
+def record_engine():
+    """record_engine(folder, ranks, version, **record) -> None: the config.json and manifest.json that a build leaves.
+
+    Rank files that are not there are made; ``record`` is added to the manifest. Version "onnx" has no rank files.
+    """
+
+    def record_files(folder: Path, ranks: int = 1, version: str = "1.2.1", **record: Any) -> None:
+        config = {"version": version, "pretrained_config": {"mapping": {"tp_size": ranks, "pp_size": 1}}}
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        for rank in range(0 if version == "onnx" else ranks):
+            (folder / f"rank{rank}.engine").touch()
+        files = {
+            path.name: {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+            for path in folder.iterdir()
+            if path.name != "manifest.json"
+        }
+        (folder / "manifest.json").write_text(json.dumps({"files": files, **record}), encoding="utf-8")
+
+    return record_files
 
 
 @pytest.fixture(scope="session")

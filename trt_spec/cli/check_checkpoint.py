@@ -6,16 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trt_spec.build.checkpoint.check import check_checkpoint
+from trt_spec.build.checkpoint.described import UnreadCheckpoint
 from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.path_kind import CONFIG_FILE
+from trt_spec.deploy.check.reading import shown
 from trt_spec.deploy.check.run import CheckReport
 from trt_spec.errors import VerifyFailed
 
 
 def inspect_checkpoint(folder: Path, progress: Callable[[str, float | None], None]) -> CheckReport:
-    """Read a TensorRT-LLM checkpoint; its first fault is the only finding."""
+    """Read a TensorRT-LLM checkpoint; one finding tells its faults. Raises SpecError for what is no checkpoint."""
     try:
         checked = check_checkpoint(folder, progress)
+    except UnreadCheckpoint as error:
+        found, why = error.found, "nothing was compared"
+        unread = CheckFinding("checkpoint-unread", "warning", CONFIG_FILE, None, found, why, error.remedy)
+        return CheckReport(folder, "checkpoint", (unread,))
+    except OSError as error:
+        where = Path(error.filename).name if error.filename else CONFIG_FILE
+        what, why = f"{shown(where)} cannot be read ({error.strerror})", "it cannot be compared or loaded"
+        refused = CheckFinding("checkpoint", "error", shown(where), None, what, why, f"chmod a+rX {shown(where)}")
+        return CheckReport(folder, "checkpoint", (refused,))
     except VerifyFailed as error:
         why = "an engine built from it would be wrong, or not be built"
         finding = CheckFinding("checkpoint", "error", CONFIG_FILE, None, error.found, why, error.remedy)

@@ -38,8 +38,15 @@ def command(spec: Path, workspace: Path | None, to: TargetName, as_json: bool) -
     from trt_spec.spec.load import load_spec
 
     loaded = load_spec(spec)
+    if loaded.backend == "llmapi":
+        from trt_spec.cli.deploy_llmapi import check_models
+
+        for line in check_models(loaded):
+            click.echo(line, err=True)
     deployed = deploy_to(resolve_workspace(loaded.name, workspace), loaded, to)
     written = read_marker(deployed.repository) or {}
+    for note in deployed.notes:
+        click.echo(f"note: {note}", err=True)
     if as_json:
         files = {"folder": str(deployed.folder), "launch_files": list(deployed.files)} if deployed.folder else {}
         document = {"repository": str(deployed.repository), "to": to, **files, **written}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from typing import NamedTuple
@@ -32,6 +33,14 @@ VERBS = (
     Verb("verify", "Prove that speculation is lossless and accepted, and measure its speed."),
     Verb("demo", "The whole pipeline on a real language model, on this CPU."),
 )
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Make room or choose another place."
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Give yourself permission there, or choose another place."
+    return "Run `trtspec --debug ...` to see where."
 
 
 class VerbGroup(click.Group):
@@ -65,7 +74,7 @@ class VerbGroup(click.Group):
             if ctx.params.get("debug"):
                 raise
             where = f" ({error.filename})" if error.filename else ""
-            click.echo(f"trtspec: {error.strerror or error}{where}. Make room or choose another place.", err=True)
+            click.echo(f"trtspec: {error.strerror or error}{where}. {_remedy(error)}", err=True)
             sys.exit(1)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,11 +80,8 @@ class Deployment:
                     f"The {role} engine folder {engine.folder} does not exist.",
                     remedy="Run `trtspec build` for this spec first.",
                 )
-        if self.tokenizer_dir is not None and not (self.tokenizer_dir / TOKENIZER_FILE).is_file():
-            raise SpecError(
-                f"{self.tokenizer_dir} holds no {TOKENIZER_FILE}, which the orchestrator turns text into tokens with.",
-                remedy="Use a checkpoint that ships one, or save it with the `tokenizers` package, and build again.",
-            )
+        if self.tokenizer_dir is not None:
+            _check_tokenizer(self.tokenizer_dir)
         if self.max_batch_size < 1:
             raise SpecError(
                 f"max_batch_size is {self.max_batch_size}, expected at least 1.", remedy="Correct limits in the spec."
@@ -94,3 +92,21 @@ class Deployment:
                 f"max_draft_len is {self.max_draft_len}, but {drafting}: give both or none.",
                 remedy="A pair needs max_draft_len of at least 1, a target alone has 0.",
             )
+
+
+def _check_tokenizer(folder: Path) -> None:
+    file = folder / TOKENIZER_FILE
+    if not file.is_file():
+        raise SpecError(
+            f"{folder} holds no {TOKENIZER_FILE}, which the orchestrator turns text into tokens with.",
+            remedy="Use a checkpoint that ships one, or save it with the `tokenizers` package, and build again.",
+        )
+    try:
+        is_object = isinstance(json.loads(file.read_bytes()), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise SpecError(
+            f"{file} holds no JSON object, so it is no tokenizer.",
+            remedy="Put the checkpoint's own there, or build again from a checkpoint that is whole.",
+        )

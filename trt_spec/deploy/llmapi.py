@@ -10,7 +10,6 @@ is decoupled stands in config.pbtxt, too, as NVIDIA's own test edits it there.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ import yaml
 
 from trt_spec.deploy import llmapi_model
 from trt_spec.deploy.dialect import Dialect, load_llmapi_template
-from trt_spec.deploy.ownership import write_owned_folder
+from trt_spec.deploy.ownership import check_replaceable, write_owned_folder
 from trt_spec.deploy.parameter_names import LLMAPI_FILE, PYTHON_BACKEND
 from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, render_pbtxt
 from trt_spec.deploy.repository import REPOSITORY_KIND, VERSION_FOLDER
+from trt_spec.deploy.shell_words import join_words
 from trt_spec.errors import SpecError
 from trt_spec.plan.finding import is_refused
 from trt_spec.plan.llmapi import TRITON_SETTINGS, LlmapiPlan, plan_llmapi
@@ -41,10 +41,19 @@ def deploy_llmapi(workspace: Workspace, spec: Spec, repository: Path | None = No
 
     It goes to ``repository``, the workspace's own one if None. Raises SpecError as the two writers do.
     """
+    plan_served(spec)
     workspace.root.mkdir(parents=True, exist_ok=True)
     with exclusive(workspace.root):
-        written = write_llmapi_repository(spec, repository or workspace.repository)
-        write_comparison(spec, workspace.root / COMPARISON_FOLDER)
+        return write_llmapi(workspace, spec, repository)
+
+
+def write_llmapi(workspace: Workspace, spec: Spec, repository: Path | None = None) -> Path:
+    """The same in a workspace that the caller holds (``exclusive``); both destinations are looked at before either."""
+    comparison = workspace.root / COMPARISON_FOLDER
+    check_replaceable(repository or workspace.repository, REPOSITORY_KIND)
+    check_replaceable(comparison, COMPARISON_KIND)
+    written = write_llmapi_repository(spec, repository or workspace.repository)
+    write_comparison(spec, comparison)
     return written
 
 
@@ -54,7 +63,7 @@ def write_llmapi_repository(spec: Spec, destination: Path) -> Path:
     Raises SpecError for a spec that cannot be served so and a destination that holds anything else,
     EnvironmentMissing without tritonclient.
     """
-    plan = _plan(spec)
+    plan = plan_served(spec)
     dialect = load_llmapi_template(spec.tensorrt_llm)
     about = {
         "deployment": spec.name,
@@ -71,7 +80,7 @@ def write_llmapi_repository(spec: Spec, destination: Path) -> Path:
 
 def write_comparison(spec: Spec, destination: Path) -> Path:
     """Write the commands that serve the same models otherwise, and return the absolute path. Raises SpecError."""
-    texts = render_comparison(_plan(spec))
+    texts = render_comparison(plan_served(spec))
     return write_owned_folder(destination, COMPARISON_KIND, texts, {"deployment": spec.name})
 
 
@@ -121,7 +130,8 @@ def resolve_llmapi_id(spec: Spec) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _plan(spec: Spec) -> LlmapiPlan:
+def plan_served(spec: Spec) -> LlmapiPlan:
+    """The plan of a spec that can be served. Raises SpecError for one that the plan itself refuses."""
     plan = plan_llmapi(spec)
     if is_refused(plan.findings):
         first = next(finding for finding in plan.findings if finding.severity == "refuse")
@@ -134,4 +144,4 @@ def _render_yaml(values: Mapping[str, Any]) -> str:
 
 
 def _render_script(comment: str, argv: tuple[str, ...]) -> str:
-    return f'#!/bin/sh\n# {comment}\nset -eu\ncd "$(dirname "$0")"\nexec {shlex.join(argv)} "$@"\n'
+    return f'#!/bin/sh\n# {comment}\nset -eu\ncd "$(dirname "$0")"\nexec {join_words(argv)} "$@"\n'

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from trt_spec import __version__
+from trt_spec.deploy.check.reading import read_json_object
 from trt_spec.errors import SpecError
 from trt_spec.util.files import atomic_directory, digest_sha256
 
@@ -61,16 +64,33 @@ def write_marker(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
     """Return the marker's document, None where there is none or it is not ours."""
-    try:
-        document = json.loads((folder / MARKER_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) and isinstance(document.get("files"), dict) else None
+    document, _ = read_json_object(folder / MARKER_FILE)
+    return document if document is not None and isinstance(document.get("files"), dict) else None
+
+
+def digest_owned(folder: Path) -> str:
+    """SHA-256 over the names and digests of the files that a folder's marker records, "" without a marker.
+
+    Equal digests are equal contents, whenever and by which deployment they were written.
+    """
+    marker = read_marker(folder)
+    return "" if marker is None else hashlib.sha256(json.dumps(marker["files"], sort_keys=True).encode()).hexdigest()
+
+
+def remove_owned_folder(folder: Path, kind: str) -> None:
+    """Remove what trtspec wrote as ``kind``, if it is there. Raises SpecError as ``check_replaceable`` does."""
+    check_replaceable(folder, kind)
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder)
 
 
 def check_replaceable(folder: Path, kind: str) -> None:
     """Raise SpecError unless ``folder`` is absent, empty, or holds exactly what trtspec wrote there as ``kind``."""
     if not folder.exists():
+        if folder.is_symlink():
+            raise SpecError(f"{folder} is a link that leads nowhere.", remedy="Delete the link, or mend it.")
         return
     if not folder.is_dir():
         raise SpecError(f"{folder} is a file, expected a folder.", remedy="Choose another workspace with -o.")
@@ -97,8 +117,13 @@ def _find_changes(folder: Path, recorded: Mapping[str, str]) -> list[str]:
     return [
         name
         for name in sorted(_list_files(folder))
-        if name not in recorded or digest_sha256(folder / name) != recorded[name]
+        if name not in recorded or not _is_as_recorded(folder / name, recorded[name])
     ]
+
+
+def _is_as_recorded(file: Path, digest: str) -> bool:
+    """Also False for what is no file any more; a pipe of that name would be read forever."""
+    return file.is_file() and digest_sha256(file) == digest
 
 
 def _list_files(folder: Path) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from trt_spec.errors import SpecError
+from trt_spec.util.text import encodable
 
 # ASCII letters and digits, for Python inside Triton reads paths as ASCII, and punctuation that means nothing to a shell
 # inside a word.
@@ -15,6 +16,15 @@ _PLAIN = re.compile(r"[\w./+@%=:,-]+", re.ASCII)
 def is_plain(text: str) -> bool:
     """Whether a shell takes ``text`` for one word that stands for itself."""
     return _PLAIN.fullmatch(text) is not None
+
+
+def check_path(path: Path) -> None:
+    """Raise SpecError for a path with bytes that are no UTF-8: no configuration or script could name it."""
+    if encodable(str(path)) != str(path):
+        raise SpecError(
+            f"The path {encodable(str(path))} holds bytes that are no UTF-8, and the files of a deployment name it.",
+            remedy="Choose another workspace with -o.",
+        )
 
 
 def link_plain_path(path: Path, workspace: Path, link_name: str) -> str:

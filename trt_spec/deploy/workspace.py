@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_spec.deploy.built_engines import check_built_engines
 from trt_spec.deploy.deployed import check_deployed, load_built
 from trt_spec.deploy.host.gpu_host.resolve import find_gpu_host
 from trt_spec.deploy.host.launch import READY_TIMEOUT_S, LaunchOptions
 from trt_spec.deploy.host.server import SERVER_FILE
 from trt_spec.deploy.llmapi import deploy_llmapi
-from trt_spec.deploy.ownership import MARKER_FILE
+from trt_spec.deploy.ownership import MARKER_FILE, read_marker
 from trt_spec.deploy.repository import write_repository
 from trt_spec.deploy.resolve import resolve_deployment
+from trt_spec.deploy.shell_paths import check_path
 from trt_spec.errors import SpecError
 from trt_spec.plan.manifest import load_manifest
 from trt_spec.plan.workspace import WORKSPACES, Workspace, resolve_workspace
@@ -33,9 +35,11 @@ def deploy_workspace(
     the workspace under another path. With ``spec`` given, raises SpecError if the build was made from another one; its
     ``serve`` section may differ, and counts.
     """
+    check_path(workspace.root)
     if spec is not None and spec.backend == "llmapi":  # nothing is built for it
         return deploy_llmapi(workspace, spec, repository)
     manifest = load_manifest(workspace) if spec is None else load_built(workspace, spec)
+    check_built_engines(manifest, workspace)
     with exclusive(workspace.root):
         return write_repository(resolve_deployment(manifest, workspace, root), repository or workspace.repository)
 
@@ -54,6 +58,11 @@ def resolve_launch(
     repository = (target if is_bare else place.repository).absolute()
     root = (workspace or place.root).absolute()
     gpu_host = None
+    if spec is None and (read_marker(repository) or {}).get("backend") == "llmapi":
+        raise SpecError(
+            f"{repository} is of backend llmapi, which no CPU server runs, and does not say for which GPUs.",
+            remedy="Name the spec file: `trtspec serve SPEC`.",
+        )
     if spec is not None and spec.backend not in LOCAL_BACKENDS:
         gpu_host = find_gpu_host(spec, place, root)
     elif not is_bare:

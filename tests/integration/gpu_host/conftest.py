@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Host:
     workspace: Workspace
     ports: dict[str, int]
     bin: Path
+    record_engine: Callable[..., None]
 
     @property
     def spec_file(self) -> Path:
@@ -89,7 +90,7 @@ class Host:
         spec = load_spec(self.spec_file)
         entries = {}
         for role, model in spec.models().items():
-            self._write_engine(role, model.tensor_parallel)
+            self._write_engine(role, model.tensor_parallel, built_with.tensorrt_llm)
             entries[role] = EngineEntry(
                 fingerprint=role, source="s", vocab_size=10, max_seq_len=153, max_draft_len=3,
                 built_with=built_with, kv_cache_tokens=4096, logits_dtype="float32",
@@ -98,14 +99,13 @@ class Host:
         self.workspace.manifest.write_text(render_manifest(manifest))
         deploy_workspace(self.workspace, spec)
 
-    def _write_engine(self, role: str, ranks: int) -> None:
+    def _write_engine(self, role: str, ranks: int, version: str) -> None:
         folder = self.workspace.engine(role)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(TOKENIZER, folder)
         for rank in range(ranks):
             (folder / f"rank{rank}.engine").write_bytes(b"stand-in")
-        files = {path.name: {"bytes": path.stat().st_size, "sha256": ""} for path in folder.iterdir()}
-        (folder / "manifest.json").write_text(json.dumps({"files": files}))
+        self.record_engine(folder, ranks, version)
 
     def serve(self, *arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "trt_spec", "serve", str(self.spec_file), "-o", str(self.workspace.root)]
@@ -124,9 +124,12 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path, free_ports: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(
+    tmp_path: Path, free_ports: dict[str, int], monkeypatch: pytest.MonkeyPatch, record_engine: Callable[..., None]
+) -> Iterator[Host]:
     """Eight H200, and neither Triton nor docker; tests install them."""
-    made = Host(monkeypatch, tmp_path, Workspace(tmp_path / "work"), free_ports, tmp_path / "triton" / "bin")
+    bin_folder = tmp_path / "triton" / "bin"
+    made = Host(monkeypatch, tmp_path, Workspace(tmp_path / "work"), free_ports, bin_folder, record_engine)
     made.workspace.root.mkdir()
     (tmp_path / "containers").mkdir()
     monkeypatch.setenv("PATH", f"{made.bin}{os.pathsep}/nowhere")

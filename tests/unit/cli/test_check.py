@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -188,6 +189,33 @@ def test_gpus_and_container_are_those_that_will_serve(repository, tmp_path):
     assert "meant for 1.1.0, which container 26.02 holds" in result.stdout
     assert "TensorRT-LLM 1.1.0, which container 26.02 holds." in result.stdout
     assert "error [device-count]" in check(repository, "--gpus", "0xH200").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "exit_code"),
+    [
+        ('{"architecture": "LlamaForCausalLM", "mapping": {"tp_size": null}}', "checkpoint", 4),
+        ('{"architecture": "MedusaForCausalLM", "mapping": {}}', "checkpoint-unread", 0),
+        ("x", "checkpoint", 4),
+        (None, "checkpoint", 4),
+    ],
+)
+def test_json_is_a_document_whatever_a_checkpoint_holds(tmp_path, text, code, exit_code):
+    if text is None:
+        os.mkfifo(tmp_path / "config.json")
+    else:
+        (tmp_path / "config.json").write_text(text)
+    result = check(tmp_path, "--json")
+    assert result.exit_code == exit_code
+    document = json.loads(result.stdout)
+    assert (document["kind"], document["findings"][0]["code"]) == ("checkpoint", code)
+
+
+def test_a_hugging_face_checkpoint_is_bad_usage():
+    result = check(FIXTURES / "tiny" / "llama-gqa", "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a Hugging Face checkpoint" in result.stderr
+    assert "Convert it with `trtspec convert`" in result.stderr
 
 
 def test_what_is_not_there_is_bad_usage(tmp_path):

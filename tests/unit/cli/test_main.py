@@ -63,7 +63,9 @@ def test_an_expected_error_is_one_paragraph_and_its_exit_code(monkeypatch, error
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(28, "No space left on device", "/w/x"), "No space left on device (/w/x)"),
+        (OSError(28, "No space left on device", "/w/x"), "No space left on device (/w/x). Make room"),
+        (PermissionError(13, "Permission denied", "/w/x"), "Permission denied (/w/x). Give yourself permission"),
+        (OSError(5, "Input/output error"), "Input/output error. Run `trtspec --debug"),
         (ZeroDivisionError("odd"), "odd"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,19 +32,26 @@ def make_spec(preset: str = "llama-3.1-405b-h200x4", **changes: Any) -> Spec:
 
 
 @pytest.fixture
-def place(tmp_path: Path, tiny: Path) -> Workspace:
-    """A workspace as a build of the 405B preset leaves it, with empty rank files."""
-    return make_place(tmp_path / "work", tiny, make_spec())
+def make_place(tmp_path: Path, tiny: Path, record_engine) -> Callable[[Spec], Workspace]:
+    """make_place(spec) -> a workspace as a build of a spec leaves it, with empty rank files."""
+
+    def make(spec: Spec) -> Workspace:
+        place = Workspace(tmp_path / "work")
+        manifest = plan_manifest(spec)
+        for role, model in spec.models().items():
+            shutil.copytree(tiny / "tokenizer", place.engine(role))
+            fingerprint = manifest.engines[role].fingerprint
+            record_engine(place.engine(role), model.tensor_parallel, spec.tensorrt_llm, fingerprint=fingerprint)
+        place.manifest.write_text(render_manifest(manifest), encoding="utf-8")
+        return place
+
+    return make
 
 
-def make_place(root: Path, tiny: Path, spec: Spec) -> Workspace:
-    place = Workspace(root)
-    for role, model in spec.models().items():
-        shutil.copytree(tiny / "tokenizer", place.engine(role))
-        for rank in range(model.tensor_parallel):
-            (place.engine(role) / f"rank{rank}.engine").touch()
-    place.manifest.write_text(render_manifest(plan_manifest(spec)), encoding="utf-8")
-    return place
+@pytest.fixture
+def place(make_place: Callable[[Spec], Workspace]) -> Workspace:
+    """That of the 405B preset."""
+    return make_place(make_spec())
 
 
 def engine_parameters(repository: Path, model: str) -> dict[str, str]:
@@ -78,10 +86,10 @@ def test_triton_gets_a_script_beside_the_repository(place: Workspace) -> None:
     assert str(place.root) in script.read_text(encoding="utf-8")
 
 
-def test_the_plan_prints_the_launch_of_the_script(tmp_path: Path, tiny: Path) -> None:
+def test_the_plan_prints_the_launch_of_the_script(make_place) -> None:
     """Also on a host with more GPUs than the engines use."""
     spec = make_spec(hardware={"gpu": "H200", "gpus": 8}, serve={"host": "10.0.0.5"})
-    place = make_place(tmp_path / "work", tiny, spec)
+    place = make_place(spec)
     files = {role: load_known_model(model.model) for role, model in spec.models().items()}
     plan = make_plan(spec, files, PlanOptions(place))  # type: ignore[arg-type]
     assert plan.engine is not None and plan.engine.launch is not None
@@ -144,16 +152,14 @@ def test_files_of_gpu_engines_are_for_gpu_engines(tmp_path: Path, preset: str, t
     assert not list(tmp_path.iterdir())
 
 
-def test_several_nodes_are_for_slurm_and_kubernetes(tmp_path: Path, tiny: Path) -> None:
+def test_several_nodes_are_for_slurm_and_kubernetes(make_place) -> None:
     hardware = {"gpu": "H200", "gpus": 4, "nodes": 2}
     spec = make_spec(hardware=hardware)
     spec = spec.model_copy(update={"draft": spec.draft.model_copy(update={"gpus": (4,)})})  # type: ignore[union-attr]
-    place = make_place(tmp_path / "work", tiny, spec)
+    place = make_place(spec)
     for to in ("triton", "compose"):
         with pytest.raises(SpecError, match="node"):
             deploy_to(place, spec, to)  # type: ignore[arg-type]
     for to in ("k8s", "slurm"):
         assert deploy_to(place, spec, to).files  # type: ignore[arg-type]
-    assert (
-        json.loads((tmp_path / "work" / "k8s" / "trtspec.json").read_text(encoding="utf-8"))["kind"] == "launch files"
-    )
+    assert json.loads((place.root / "k8s" / "trtspec.json").read_text(encoding="utf-8"))["kind"] == "launch files"

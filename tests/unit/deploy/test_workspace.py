@@ -38,11 +38,13 @@ def spec_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def built(spec_file: Path, deployment: Deployment, tmp_path: Path) -> Workspace:
+def built(spec_file: Path, deployment: Deployment, tmp_path: Path, record_engine) -> Workspace:
     """./workspace/pair as a build leaves it, with the engine folders of ``deployment``."""
     place = Workspace(tmp_path / "workspace" / "pair")
     place.root.mkdir(parents=True)
     (tmp_path / "engines").rename(place.root / "engines")
+    for role in ("target", "draft"):
+        record_engine(place.engine(role), version="onnx")
     entries = {
         role: EngineEntry(
             fingerprint="f",

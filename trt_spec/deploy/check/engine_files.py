@@ -14,7 +14,7 @@ from typing import Any
 from trt_spec.deploy.check.engine_config import is_tensorrt, rank_count, section, whole
 from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity
 from trt_spec.deploy.check.path_kind import CONFIG_FILE
-from trt_spec.deploy.check.reading import list_folder, read_json_object, shown, size_of
+from trt_spec.deploy.check.reading import FaultKind, list_folder, look_at, read_json_object, shown, size_of
 from trt_spec.deploy.check.view import MeantVersion
 from trt_spec.plan.engine_record import BUILD_AGAIN, compare_sizes
 from trt_spec.plan.toolchain.containers import containers_with
@@ -65,7 +65,7 @@ def judge_engine(
     With ``report``, which hears of it, every recorded file is read to its last byte; without, config.json alone.
     """
     yield from _judge_version(config, meant)
-    record = load_engine_record(folder) if (folder / RECORD_FILE).exists() else None
+    record = load_engine_record(folder) if _is_there(folder / RECORD_FILE) else None
     if isinstance(record, str):
         remedy = "Run `trtspec build SPEC` again if the engine is ours."
         yield _found("engine-manifest", "warning", RECORD_FILE, record, "its files cannot be compared", remedy)
@@ -169,6 +169,11 @@ def _judge_record(folder: Path, record: EngineRecord, report: Progress | None) -
                 "it was changed after the build; an engine keeps the sizes it was built with, whatever its config says",
                 "Restore the file, or build again with other limits.",
             )
+
+
+def _is_there(path: Path) -> bool:
+    fault = look_at(path)[1]
+    return fault is None or fault.kind is not FaultKind.MISSING
 
 
 def _is_inside(name: str) -> bool:

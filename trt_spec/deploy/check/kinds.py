@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import stat
 from typing import Literal
 
+from trt_spec.deploy.check.reading import FaultKind, is_file_at, look_at
 from trt_spec.deploy.check.view import ModelView
 from trt_spec.deploy.parameter_names import (
     DRAFT_NAME,
@@ -18,6 +20,8 @@ from trt_spec.deploy.repository import SERVE_PACKAGE, VERSION_FOLDER
 from trt_spec.serve.contract import STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 
 ModelKind = Literal["engine", "orchestrator", "ensemble", "preprocessing", "postprocessing", "llmapi", "other"]
+
+_OURS_ALONE = "engine_seed_name"  # NVIDIA's models have no such parameter
 
 DIALECT_NAMES: dict[ModelKind, str] = {
     "engine": TARGET_MODEL,
@@ -49,7 +53,7 @@ def find_kind(model: ModelView) -> ModelKind:
         return "preprocessing"
     if "TOKENS_BATCH" in inputs:
         return "postprocessing"
-    if config.backend == PYTHON_BACKEND and (model.folder / VERSION_FOLDER / LLMAPI_FILE).is_file():
+    if config.backend == PYTHON_BACKEND and is_file_at(model.folder / VERSION_FOLDER / LLMAPI_FILE):
         return "llmapi"
     return "other"
 
@@ -63,8 +67,11 @@ def find_dialect_name(model: ModelView) -> str | None:
 
 
 def is_ours(model: ModelView) -> bool:
-    """Whether the model runs the orchestrator of trtspec."""
-    return (model.folder / VERSION_FOLDER / SERVE_PACKAGE).is_dir()
+    """Whether the model runs the orchestrator of trtspec; where its code cannot be looked at, its parameters tell."""
+    mode, fault = look_at(model.folder / VERSION_FOLDER / SERVE_PACKAGE)
+    if fault is not None and fault.kind is FaultKind.REFUSED:
+        return model.config is not None and _OURS_ALONE in model.config.parameters
+    return stat.S_ISDIR(mode)
 
 
 def is_placeholder(value: str) -> bool:

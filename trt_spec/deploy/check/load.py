@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from trt_spec.deploy.check.engine_config import section
 from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.kinds import find_kind, is_placeholder
 from trt_spec.deploy.check.options import CheckOptions, complete_gpus
@@ -15,15 +16,18 @@ from trt_spec.deploy.check.reading import (
     MAX_CONFIG_BYTES,
     FaultKind,
     ReadFault,
+    is_file_at,
     is_folder,
+    is_folder_at,
     list_folder,
+    look_at,
     read_json_object,
     read_text,
     shown,
 )
 from trt_spec.deploy.check.version import resolve_meant, resolve_version
 from trt_spec.deploy.check.view import EngineView, ModelView, RepositoryView
-from trt_spec.deploy.ownership import MARKER_FILE, read_marker
+from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.parameter_names import ENGINE_PATH, MODEL_CONFIG
 from trt_spec.deploy.pbtxt import ModelConfig, PbtxtError, parse_pbtxt
 from trt_spec.deploy.targets.target import CONTAINER_ROOT
@@ -51,9 +55,10 @@ def load_repository(root: Path, options: CheckOptions) -> tuple[RepositoryView, 
             model, found = _load_model(root / entry.name)
             models[model.name] = model
             findings += found
-        elif entry.is_symlink() and not (root / entry.name).exists():
+        elif entry.is_symlink() and look_at(root / entry.name)[1] is not None:
             findings.append(_dangling(shown(entry.name)))
-    marker = read_marker(root) if (root / MARKER_FILE).is_file() else None
+    marker = read_json_object(root / MARKER_FILE)[0]
+    marker = marker if isinstance(section(marker).get("files"), dict) else None
     engines = {view.model: view for view in _load_engines(models, options)}
     meant = resolve_meant(options, marker)
     dialect, reason = resolve_version(meant, engines, models.values())
@@ -65,11 +70,10 @@ def load_engine(model: str, named: str, options: CheckOptions) -> EngineView:
     folder = options.locate(named)
     if folder is None:
         return EngineView(model, named, None, None, "is no absolute path")
-    try:
-        is_there = folder.is_dir()
-    except OSError:
-        is_there = False
-    if not is_there:
+    fault = look_at(folder)[1]
+    if fault is not None and fault.kind is FaultKind.REFUSED:
+        return EngineView(model, named, folder, None, str(fault))
+    if not is_folder_at(folder):
         return EngineView(model, named, None, None, "does not exist here")
     config, fault = read_json_object(folder / CONFIG_FILE)
     return EngineView(model, named, folder, config, f"{CONFIG_FILE} {fault}" if fault else "")
@@ -130,7 +134,7 @@ def _load_engines(models: Mapping[str, ModelView], options: CheckOptions) -> Ite
 def _with_workspace(root: Path, options: CheckOptions) -> CheckOptions:
     """The repositories of our targets name paths of a container, where the workspace around them is mounted."""
     around = root.absolute().parents
-    if len(around) < 2 or not Workspace(around[1]).manifest.is_file():
+    if len(around) < 2 or not is_file_at(Workspace(around[1]).manifest):
         return options
     return replace(options, mounts=(*options.mounts, (CONTAINER_ROOT, around[1])))
 
@@ -138,7 +142,7 @@ def _with_workspace(root: Path, options: CheckOptions) -> CheckOptions:
 def _unreadable(view: ModelView, fault: ReadFault) -> CheckFinding:
     if fault.kind is FaultKind.MISSING:
         # Triton can complete the configuration of such a model by itself, if it was not told not to.
-        is_model = any(view.folder.glob("[1-9]*/model.[!p]*"))
+        is_model = _has_other_model_file(view.folder)
         return CheckFinding(
             "config-missing",
             "warning" if is_model else "error",
@@ -157,6 +161,13 @@ def _unreadable(view: ModelView, fault: ReadFault) -> CheckFinding:
         "Triton has to read it as text",
         "Put a text file there that Triton's user may read.",
     )
+
+
+def _has_other_model_file(folder: Path) -> bool:
+    """Whether a version folder holds the model of a backend that is not Python: model.onnx, model.plan."""
+    versions = (entry for entry in list_folder(folder)[0] if entry.name[:1] in "123456789" and is_folder(entry))
+    names = (entry.name for version in versions for entry in list_folder(Path(version.path))[0])
+    return any(name.startswith("model.") and not name.startswith("model.p") for name in names)
 
 
 def _hidden(name: str) -> CheckFinding:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trt_spec.deploy.check.reading import is_file_at
 from trt_spec.errors import SpecError
 from trt_spec.plan.hardware import GPUS
 from trt_spec.plan.manifest import load_manifest
@@ -61,7 +62,7 @@ def complete_gpus(options: CheckOptions, path: Path) -> CheckOptions:
         return options
     for around in path.absolute().parents[:2]:
         workspace = Workspace(around)
-        if not workspace.manifest.is_file():
+        if not is_file_at(workspace.manifest):
             continue
         try:
             hardware = load_manifest(workspace).spec.hardware

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from trt_spec.deploy.check.reading import is_folder, list_folder, read_json_object
+from trt_spec.deploy.check.reading import FaultKind, is_folder, is_folder_at, list_folder, look_at, read_json_object
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.parameter_names import MODEL_CONFIG
 from trt_spec.errors import SpecError
@@ -26,7 +26,7 @@ def resolve_checked(path: Path) -> tuple[Path, PathKind]:
         raise SpecError(f"{path} {fault}.", remedy=_EXPECTED)
     names = {entry.name for entry in entries}
     workspace = Workspace(path)
-    if workspace.manifest.name in names and workspace.repository.is_dir():
+    if workspace.manifest.name in names and is_folder_at(workspace.repository):
         return workspace.repository, "repository"
     if MODEL_CONFIG in names:
         raise SpecError(
@@ -35,15 +35,19 @@ def resolve_checked(path: Path) -> tuple[Path, PathKind]:
         )
     if CONFIG_FILE in names:
         return path, _judge_config(path, names)
-    if MARKER_FILE in names or any(
-        (path / entry.name / MODEL_CONFIG).exists() for entry in entries if is_folder(entry)
-    ):
+    if MARKER_FILE in names or any(_is_model(path / entry.name) for entry in entries if is_folder(entry)):
         return path, "repository"
     raise SpecError(
         f"{path} holds no model with a {MODEL_CONFIG} and no {CONFIG_FILE}: it is no model repository, no engine and "
         "no checkpoint.",
         remedy=_EXPECTED,
     )
+
+
+def _is_model(folder: Path) -> bool:
+    """A folder that may not be looked into may be one: the repository's check then says so."""
+    fault = look_at(folder / MODEL_CONFIG)[1]
+    return fault is None or fault.kind is FaultKind.REFUSED
 
 
 def _judge_config(path: Path, names: set[str]) -> PathKind:

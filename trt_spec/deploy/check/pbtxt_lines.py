@@ -28,12 +28,16 @@ _MAX_DEPTH = 64  # Triton's schema nests 6 deep; what is deeper is no configurat
 
 @dataclass
 class Node:
-    """A field as written: ``line`` is that of its name, ``value`` its scalar without quotes, at ``value_line``."""
+    """A field as written: ``line`` is that of its name, ``value`` its scalar without quotes, at ``value_line``.
+
+    ``parts`` counts the tokens of the value: strings side by side are one, of a list ``value`` is the first element.
+    """
 
     name: str
     line: int
     value: str | None = None
     value_line: int | None = None
+    parts: int = 0
     children: list[Node] = field(default_factory=list)
 
     @property
@@ -68,11 +72,12 @@ class Lines:
         return current if words else []
 
     def line_of(self, *words: str) -> int | None:
-        """Return the line of the first node that ``words`` lead to, as ModelView.line_of describes it."""
+        """Return the line of the node that ``words`` lead to, as ModelView.line_of describes it."""
         found = self.find(*words)
         if not found:
             return None
-        node, label = found[0], found[0].label
+        node = found[-1] if words[0] == "parameters" else found[0]  # of two entries of a map the last one counts
+        label = node.label
         if label is None or node.name == words[-1]:
             return node.value_line or node.line
         for child in node.children:
@@ -116,7 +121,7 @@ class _Reader:
             for match in _IN_STRING.finditer(token):
                 self._note_placeholder(match[1], in_string=True)
             is_closed = len(token) > 1 and token.endswith(token[0])
-            self._set_value(_ESCAPED.sub(r"\1", token[1:-1] if is_closed else token[1:]))
+            self._set_value(_ESCAPED.sub(r"\1", token[1:-1] if is_closed else token[1:]), is_string=True)
         elif kind == "word":
             if self._field is not None and (self._field.value_line is None or self._in_list()):
                 self._set_value(token)
@@ -132,11 +137,14 @@ class _Reader:
         self._field = Node(name, self._line)
         self._open[-1].children.append(self._field)
 
-    def _set_value(self, token: str) -> None:
+    def _set_value(self, token: str, *, is_string: bool = False) -> None:
         if self._skipped or self._field is None:
             return
+        self._field.parts += 1
         if self._field.value_line is None:
             self._field.value, self._field.value_line = token, self._line
+        elif is_string and not self._in_list():
+            self._field.value = f"{self._field.value}{token}"
 
     def _take_mark(self, token: str) -> None:
         if token in "{<":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import json
 import os
 import stat
@@ -20,8 +21,8 @@ class FaultKind(enum.Enum):
     """Why something cannot be read."""
 
     MISSING = "missing"
-    REFUSED = "refused"  # by the operating system: permissions, circles of links
-    SPECIAL = "special"  # there, and no file or folder as it should be
+    REFUSED = "refused"  # by the operating system: permissions
+    SPECIAL = "special"  # there, and no file or folder as it should be: a FIFO, a circle of links
     CONTENT = "content"  # read, and not what it should be
 
 
@@ -90,6 +91,24 @@ def list_folder(folder: Path) -> tuple[list[os.DirEntry[str]], ReadFault | None]
         return [], _reason(error)
 
 
+def look_at(path: Path) -> tuple[int, ReadFault | None]:
+    """Return the mode of what a path leads to, or 0 and why it cannot be looked at; never raises."""
+    try:
+        return path.stat().st_mode, None
+    except (OSError, ValueError) as error:
+        return 0, _reason(error)
+
+
+def is_file_at(path: Path) -> bool:
+    """Whether a path leads to a regular file that can be looked at."""
+    return stat.S_ISREG(look_at(path)[0])
+
+
+def is_folder_at(path: Path) -> bool:
+    """Whether a path leads to a folder that can be looked at."""
+    return stat.S_ISDIR(look_at(path)[0])
+
+
 def is_folder(entry: os.DirEntry[str]) -> bool:
     """Whether an entry is a folder or leads to one; a link that leads nowhere or in a circle is none."""
     try:
@@ -106,9 +125,10 @@ def shown(name: str) -> str:
 def size_of(path: Path) -> int | None:
     """Return the bytes of a regular file, None where there is none or it cannot be looked at."""
     try:
-        return path.stat().st_size if path.is_file() else None
+        about = path.stat()
     except (OSError, ValueError):
         return None
+    return about.st_size if stat.S_ISREG(about.st_mode) else None
 
 
 def _too_long(found_bytes: int, limit_bytes: int) -> ReadFault:
@@ -116,8 +136,9 @@ def _too_long(found_bytes: int, limit_bytes: int) -> ReadFault:
 
 
 def _reason(error: OSError | ValueError) -> ReadFault:
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ReadFault(FaultKind.MISSING, "does not exist")
     if isinstance(error, OSError):
-        return ReadFault(FaultKind.REFUSED, f"cannot be read ({error.strerror})")
+        kind = FaultKind.SPECIAL if error.errno == errno.ELOOP else FaultKind.REFUSED
+        return ReadFault(kind, f"cannot be read ({error.strerror})")
     return ReadFault(FaultKind.MISSING, "has an impossible name")

@@ -5,10 +5,10 @@ Not run against a real GPU here. What the file says is checked against Compose's
 
 from __future__ import annotations
 
-import ipaddress
-import shlex
 from typing import Any
 
+from trt_spec.deploy.shell_words import join_words, quote_word
+from trt_spec.deploy.targets.address import plain_address
 from trt_spec.deploy.targets.confinement import SCRATCH_BYTES, SCRATCH_FOLDERS, USER_ID, confine_environment
 from trt_spec.deploy.targets.dns_name import dns_name
 from trt_spec.deploy.targets.monitoring import (
@@ -59,7 +59,7 @@ def render_compose(target: GpuTarget) -> dict[str, str]:
     several nodes, and for a serve.host that is no address.
     """
     _check(target)
-    host = _publish_address(target.spec.serve.host)
+    host = plain_address(target.spec.serve.host, "Docker publishes ports")
     services = {SERVICE: _plan_triton(target, host), **_plan_monitoring(target, host)}
     volumes: dict[str, Any] = {"prometheus": {}, "grafana": {}}
     document = {"name": dns_name(target.spec.name), "services": services, "volumes": volumes}
@@ -84,19 +84,6 @@ def _check(target: GpuTarget) -> None:
             f"The engines of {target.spec.name} lie on {nodes} nodes, and Docker Compose runs on one.",
             remedy="Deploy with --to k8s or --to slurm.",
         )
-
-
-def _publish_address(host: str) -> str:
-    """The address of the host that ports are published on; Docker takes no names."""
-    if host == "localhost":
-        return "127.0.0.1"
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        raise SpecError(
-            f"serve.host is {host!r}, and Docker publishes ports on addresses only.",
-            remedy="Give an address: 127.0.0.1 for this machine only, or 0.0.0.0 for all of its addresses.",
-        ) from None
 
 
 def _plan_triton(target: GpuTarget, host: str) -> Service:
@@ -131,7 +118,11 @@ def _plan_triton(target: GpuTarget, host: str) -> Service:
         "stop_grace_period": f"{STOP_GRACE_S}s",
         "logging": _plan_logging(),
         "deploy": {"resources": {"reservations": {"devices": [device]}}},
-        "labels": {"trtspec.deployment-id": target.deployment_id},
+        # `compose up` compares this file alone: the digests of what is mounted make it start a new container.
+        "labels": {
+            "trtspec.deployment-id": target.deployment_id,
+            "trtspec.repository-digest": target.repository_digest,
+        },
     }
 
 
@@ -142,8 +133,8 @@ def _render_launch(target: GpuTarget) -> str:
         "#!/bin/bash",
         f"# Written by trtspec deploy for {target.spec.name}: starts Triton where the workspace is {CONTAINER_ROOT}.",
         "set -euo pipefail",
-        *(f"export {name}={shlex.quote(value)}" for name, value in environment.items()),
-        f"exec {shlex.join(target.launch.command())}",
+        *(f"export {name}={quote_word(value)}" for name, value in environment.items()),
+        f"exec {join_words(target.launch.command())}",
     ]
     return "\n".join(lines) + "\n"
 

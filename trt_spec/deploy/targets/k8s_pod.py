@@ -68,8 +68,12 @@ def _template(target: GpuTarget, size: NodeSize, component: str, container: Docu
     if affinity := _gpu_affinity(target):
         spec["affinity"] = affinity
     labels = {**object_labels(target), **selector_labels(target, component)}
-    # The files behind the claim are not part of this template: their digest makes new engines a new revision.
-    annotations = {"trtspec-name": target.spec.name, "trtspec-deployment-id": target.deployment_id}
+    # The files behind the claim are not part of this template: their digests make new ones a new revision.
+    annotations = {
+        "trtspec-name": target.spec.name,
+        "trtspec-deployment-id": target.deployment_id,
+        "trtspec-repository-digest": target.repository_digest,
+    }
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 

@@ -8,9 +8,9 @@ engines need the pre-spawned orchestrator here, also on one node. None of this w
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 
+from trt_spec.deploy.shell_words import join_words, quote_word
 from trt_spec.deploy.targets.sizes import CPUS_PER_PROCESS, ceil_gib, size_node
 from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget
 from trt_spec.errors import SpecError
@@ -41,7 +41,7 @@ def _check(target: GpuTarget) -> None:
 def _render_batch(target: GpuTarget) -> str:
     launch, name = target.launch, target.spec.name
     variables = ",".join([*launch.environment, "PYTHONNOUSERSITE"])
-    exports = [f"export {key}={shlex.quote(value)}" for key, value in launch.environment.items()]
+    exports = [f"export {key}={quote_word(value)}" for key, value in launch.environment.items()]
     lines = [
         "#!/bin/bash",
         f"# Written by trtspec deploy for {name}. Partition, account and time limit are options of sbatch.",
@@ -49,7 +49,7 @@ def _render_batch(target: GpuTarget) -> str:
         "",
         "set -euo pipefail",
         "",
-        f"workspace=${{TRTSPEC_WORKSPACE:-{shlex.quote(target.workspace)}}}",
+        f"workspace=${{TRTSPEC_WORKSPACE:-{quote_word(target.workspace)}}}",
         *exports,
         "export PYTHONNOUSERSITE=1",
         "",
@@ -60,7 +60,7 @@ def _render_batch(target: GpuTarget) -> str:
         f"task=(bash {RANK_SCRIPT})",
         'case "${TRTSPEC_CONTAINER:-pyxis}" in',
         "  pyxis)",
-        f"    image=${{TRTSPEC_IMAGE:-{shlex.quote(_enroot_image(target.image))}}}",
+        f"    image=${{TRTSPEC_IMAGE:-{quote_word(_enroot_image(target.image))}}}",
         "    container=(",
         '      "--container-image=$image"',
         f'      "--container-mounts=$workspace:{CONTAINER_ROOT}:ro"',
@@ -70,7 +70,7 @@ def _render_batch(target: GpuTarget) -> str:
         "    ;;",
         "  apptainer)",
         "    container=()",
-        f"    image=${{TRTSPEC_IMAGE:-{shlex.quote(f'docker://{target.image}')}}}",
+        f"    image=${{TRTSPEC_IMAGE:-{quote_word(f'docker://{target.image}')}}}",
         f'    task=(apptainer exec --nv --no-home --bind "$workspace:{CONTAINER_ROOT}:ro" "$image" "${{task[@]}}")',
         "    ;;",
         "  *)",
@@ -79,7 +79,7 @@ def _render_batch(target: GpuTarget) -> str:
         "    ;;",
         "esac",
         "",
-        f"srun {shlex.join(_plan_step(target))} \\",
+        f"srun {join_words(_plan_step(target))} \\",
         '  "${container[@]}" "${task[@]}"',
     ]
     return "\n".join(lines) + "\n"
@@ -132,7 +132,7 @@ def _render_ranks(target: GpuTarget) -> str:
     cases = [
         line
         for rank, argv in enumerate(target.launch.ranks)
-        for line in (f"  {rank})", f"    exec {shlex.join(argv)}", "    ;;")
+        for line in (f"  {rank})", f"    exec {join_words(argv)}", "    ;;")
     ]
     lines = [
         "#!/bin/bash",

@@ -18,7 +18,8 @@ class GpuTarget:
 
     ``placement`` and ``launch`` are those of this kind of host; the launch names the repository and binds the address
     that its processes see. ``engine_bytes`` is the size of the engine files, which are read at the start,
-    ``workspace`` the absolute path of the workspace on the host that wrote the files.
+    ``workspace`` the absolute path of the workspace on the host that wrote the files. ``repository_digest`` is that of
+    the contents of a repository of their own, "" while it is not written: what runs is of another one if they differ.
     """
 
     spec: Spec
@@ -28,6 +29,7 @@ class GpuTarget:
     engine_bytes: int
     deployment_id: str
     workspace: str
+    repository_digest: str = ""
 
 
 def choose_port(wanted: int, taken: Collection[int]) -> int:

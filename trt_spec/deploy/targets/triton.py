@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import shlex
 from collections.abc import Sequence
 
 from trt_spec.deploy.host.container import ALL_ADDRESSES, ContainerRun, container_argv, container_name
 from trt_spec.deploy.shell_paths import is_plain
+from trt_spec.deploy.shell_words import quote_word
 from trt_spec.deploy.targets.target import GpuTarget
 from trt_spec.errors import SpecError
 from trt_spec.plan.launch import TRITONSERVER
@@ -50,7 +50,7 @@ def render_triton(target: GpuTarget) -> dict[str, str]:
         "# Inside NVIDIA's container it becomes the server; elsewhere it starts that container, which runs it again.",
         "set -euo pipefail",
         "",
-        f"workspace={_word(target.workspace)}",
+        f"workspace={quote_word(target.workspace)}",
         *_address_lines(target.spec.serve.host),
         "",
         f'if ! cd "$workspace" || [ ! -d {_REPOSITORY} ]; then',
@@ -62,7 +62,7 @@ def render_triton(target: GpuTarget) -> dict[str, str]:
         *(f"    {line}" for line in _container_lines(target)),
         "fi",
         "",
-        *(f"export {name}={_word(value)}" for name, value in sorted(target.launch.environment.items())),
+        *(f"export {name}={quote_word(value)}" for name, value in sorted(target.launch.environment.items())),
         *_render_command("exec", *_quote(target.launch.command())),
     )
     return {SCRIPT: "\n".join(lines) + "\n"}
@@ -73,8 +73,14 @@ def _address_lines(host: str) -> tuple[str, ...]:
     try:
         ipaddress.IPv4Address(host)
     except ValueError:
-        found = "$(getent ahostsv4 \"$host\" | awk 'NR == 1 { print $1 }')"
-        return (f"host=${{{ADDRESS_VARIABLE}:-{host}}}", f"address={found}")
+        return (
+            f"host=${{{ADDRESS_VARIABLE}:-{host}}}",
+            'if ! found=$(getent ahostsv4 "$host"); then',
+            f'    echo "{SCRIPT}: serve.host is $host, and no IPv4 address is known here for that name." >&2',
+            "    exit 2",
+            "fi",
+            "address=${found%%[[:space:]]*}",
+        )
     return (f"address=${{{ADDRESS_VARIABLE}:-{host}}}",)
 
 
@@ -117,14 +123,7 @@ def _container_words(target: GpuTarget) -> list[str]:
 
 def _quote(words: Sequence[str]) -> list[str]:
     """Words for a shell, which puts the address in their place."""
-    return ['"$address"'.join(_word(part) if part else "" for part in word.split(ADDRESS)) for word in words]
-
-
-def _word(text: str) -> str:
-    """As shlex quotes it, but for what shellcheck takes for a variable that was forgotten in single quotes."""
-    if "$" in text or "`" in text:
-        return '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"'
-    return shlex.quote(text)
+    return ['"$address"'.join(quote_word(part) if part else "" for part in word.split(ADDRESS)) for word in words]
 
 
 def _render_command(*words: str) -> tuple[str, ...]:

@@ -69,3 +69,23 @@ def test_names_of_a_copied_draft_are_mended_and_found_mended(nvidia):
     write_changes(plan_changes(repository.root, repository.findings("model-name")))
     assert not repository.findings("model-name")
     assert repository.config("tensorrt_llm_draft").name == "tensorrt_llm_draft"
+
+
+@pytest.mark.parametrize("value", ['"fal" "se"', "\"fal\" 'se'", '"fal"\n  "se"'])
+def test_strings_side_by_side_are_left_alone(ours, value):
+    repository = ours()
+    reuse = 'key: "enable_kv_cache_reuse"\n  value {\n    string_value: '
+    repository.edit("tensorrt_llm", f'{reuse}"true"', f"{reuse}{value}")
+    finding = repository.find("kv-reuse-off")
+    assert "enable_kv_cache_reuse is false" in finding.what
+    assert finding.fix is None
+
+
+def test_of_a_parameter_that_stands_there_twice_the_last_one_counts(ours):
+    repository = ours()
+    file = repository.file("tensorrt_llm")
+    more = 'parameters { key: "enable_kv_cache_reuse" value { string_value: "false" } }\n'
+    file.write_text(file.read_text() + more)
+    finding = repository.find("kv-reuse-off")
+    assert repository.line(finding) == more.rstrip()
+    assert finding.fix is None

@@ -37,18 +37,22 @@ def _check_preferred(name: str, model: ModelView, limit: int) -> Iterator[CheckF
     batching = model.config.dynamic_batching if model.config else None
     if batching is None:
         return
-    for size in batching.preferred_batch_sizes:
-        if size > limit:
-            yield found(
-                model,
-                ("dynamic_batching", "preferred_batch_size"),
-                "batch-preferred",
-                "error",
-                f"{name}: preferred_batch_size is {size}, the largest batch {limit}",
-                "Triton loads no model whose preferred batch is larger than its largest",
-                f"Set preferred_batch_size: [ {limit} ].",
-                str(limit),
-            )
+    sizes = batching.preferred_batch_sizes
+    wrong = [size for size in sizes if not 1 <= size <= limit]
+    if wrong:
+        kept = sorted({size for size in sizes if size not in wrong} | {limit})
+        yield found(
+            model,
+            ("dynamic_batching", "preferred_batch_size"),
+            "batch-preferred",
+            "error",
+            f"{name}: preferred_batch_size is {', '.join(map(str, wrong[:8]))}, the largest batch {limit}",
+            "Triton loads no model whose preferred batch is less than 1 or larger than its largest",
+            f"Set preferred_batch_size: [ {', '.join(map(str, kept[:32]))} ]."
+            if limit > 0
+            else "Remove dynamic_batching.",
+            str(limit) if len(sizes) == 1 and limit > 0 else None,
+        )
 
 
 def check_pair_batch(view: RepositoryView) -> Iterator[CheckFinding]:

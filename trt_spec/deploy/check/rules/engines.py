@@ -9,7 +9,9 @@ from pathlib import Path
 
 from trt_spec.deploy.check.engine_config import is_tensorrt
 from trt_spec.deploy.check.engine_files import COPY_AGAIN, judge_engine
-from trt_spec.deploy.check.finding import CheckFinding
+from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity
+from trt_spec.deploy.check.path_kind import CONFIG_FILE
+from trt_spec.deploy.check.reading import FaultKind, is_folder_at, look_at
 from trt_spec.deploy.check.rules.report import found_parameter
 from trt_spec.deploy.check.version import read_version
 from trt_spec.deploy.check.view import ModelView, RepositoryView
@@ -34,13 +36,22 @@ def check_folders(view: RepositoryView) -> Iterator[CheckFinding]:
                 "it counts from wherever Triton is started",
                 "Write the path from the root, as Triton sees it.",
             )
-        elif engine.folder is None and _is_folder(located.parent):
+        elif engine.folder is None and is_folder_at(located.parent):
             yield _fault(
                 view.models[name],
                 "engine-missing",
                 f"{name}: gpt_model_path {shown!r} does not exist, the folder around it does",
                 "the model does not load without its engine",
                 "Correct the path, or build the engine there.",
+            )
+        elif engine.folder is not None and _is_refused(engine.folder):
+            yield _fault(
+                view.models[name],
+                "engine-unreadable",
+                f"{name}: {engine.folder}: {engine.fault}",
+                "Triton runs as its own user and has to read it",
+                f"chmod -R a+rX {engine.folder}",
+                "warning",
             )
         elif engine.folder is not None:
             yield _fault(
@@ -92,15 +103,15 @@ def check_one_version(view: RepositoryView) -> Iterator[CheckFinding]:
         )
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
+def _is_refused(folder: Path) -> bool:
+    fault = look_at(folder)[1] or look_at(folder / CONFIG_FILE)[1]
+    return fault is not None and fault.kind is FaultKind.REFUSED
 
 
-def _fault(model: ModelView, code: str, what: str, why: str, remedy: str) -> CheckFinding:
-    return found_parameter(model, ENGINE_PATH, code, "error", what, why, remedy)
+def _fault(
+    model: ModelView, code: str, what: str, why: str, remedy: str, severity: CheckSeverity = "error"
+) -> CheckFinding:
+    return found_parameter(model, ENGINE_PATH, code, severity, what, why, remedy)
 
 
 RULES = (check_folders, check_engines, check_one_version)

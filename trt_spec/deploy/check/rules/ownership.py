@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trt_spec.deploy.check.finding import CheckFinding
-from trt_spec.deploy.check.reading import shown
+from trt_spec.deploy.check.reading import FaultKind, look_at, shown
 from trt_spec.deploy.check.view import RepositoryView
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.util.files import digest_sha256
@@ -16,8 +16,9 @@ _REMEDY = "Write the repository again with `trtspec deploy`, or keep your change
 def check_marker(view: RepositoryView) -> Iterator[CheckFinding]:
     """Every file that trtspec.json lists is there as it was written."""
     if view.marker is None:
-        if (view.root / MARKER_FILE).exists():
-            what = f"{MARKER_FILE} is not what trtspec writes"
+        fault = look_at(view.root / MARKER_FILE)[1]
+        if fault is None or fault.kind is not FaultKind.MISSING:
+            what = f"{MARKER_FILE} {fault or 'is not what trtspec writes'}"
             yield CheckFinding("marker", "warning", MARKER_FILE, None, what, "it says who owns the folder", _REMEDY)
         return
     for name, recorded in view.marker["files"].items():

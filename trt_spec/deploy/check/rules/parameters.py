@@ -1,4 +1,4 @@
-"""Parameters of every model: left-over placeholders, unknown and missing ones, and names of models that must exist.
+"""Parameters of every model: left-over placeholders, unknown and missing ones.
 
 Sources: tensorrtllm_backend v0.17.0 inflight_batcher_llm/src (a parameter that does not parse is unset; gpt_model_type
 must be one of three; an engine path must be there) and all_models/inflight_batcher_llm/*/1/model.py (what begins with
@@ -13,19 +13,16 @@ from collections.abc import Iterator, Mapping
 from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.kinds import ModelKind, find_dialect_name, find_kind, is_ours, is_placeholder
 from trt_spec.deploy.check.rules.report import found_parameter, listed
-from trt_spec.deploy.check.rules.roles import Caller, resolve_roles
 from trt_spec.deploy.check.version import load_recorded
 from trt_spec.deploy.check.view import ModelView, RepositoryView
 from trt_spec.deploy.dialect import RECORDED_VERSIONS
 from trt_spec.deploy.parameter_names import (
     BATCHING,
-    DRAFT_NAME,
     ENCODER_PATH,
     ENGINE_PATH,
     INFLIGHT,
     INFLIGHT_TYPES,
     STATIC_TYPES,
-    TARGET_NAME,
     TOKENIZER_DIR,
 )
 
@@ -133,50 +130,6 @@ def check_known(view: RepositoryView) -> Iterator[CheckFinding]:
             )
 
 
-def check_engine_names(view: RepositoryView) -> Iterator[CheckFinding]:
-    """The models that an orchestrator calls must be there, under that very name (B002)."""
-    roles = resolve_roles(view)
-    engines = sorted(roles.engines)
-    for caller in roles.callers:
-        if caller.draft is None:
-            yield from _find_uncalled(view, caller, engines)
-        for key, role, name in ((TARGET_NAME, "target", caller.target), (DRAFT_NAME, "draft", caller.draft)):
-            if name is None or name in view.models:
-                continue
-            have = listed(engines or sorted(view.models))
-            yield found_parameter(
-                caller.model,
-                key,
-                "model-not-found",
-                "error",
-                f'BLS {role} model "{name}" not found in repository (have: {have})',
-                "the server gets ready, and the first request that needs the model fails",
-                f"Set {key} to the folder's name of the {role} engine.",
-                _only_left(caller.draft if role == "target" else caller.target, engines),
-            )
-
-
-def _find_uncalled(view: RepositoryView, caller: Caller, engines: list[str]) -> Iterator[CheckFinding]:
-    """A second engine in the repository is there to draft."""
-    others = [name for name in engines if name != caller.target]
-    if len(others) == 1 and caller.target in view.models:
-        yield found_parameter(
-            caller.model,
-            DRAFT_NAME,
-            "draft-unnamed",
-            "warning",
-            f"{caller.model.name} names no draft model, and the repository has {others[0]}",
-            "requests that ask for speculation fail, all others do without it",
-            f'Set {DRAFT_NAME} to "{others[0]}".',
-        )
-
-
-def _only_left(taken: str | None, engines: list[str]) -> str | None:
-    """The right answer is unique if one engine alone is not the one that the other role names."""
-    left = [name for name in engines if name != taken]
-    return left[0] if len(left) == 1 and (taken is None or taken in engines) else None
-
-
 def _is_stood_in(model: ModelView, key: str, required: tuple[tuple[str, ...], ...]) -> bool:
     """Whether another parameter has the value that ``key`` was left without, so that nothing was reported."""
     parameters = model.config.parameters if model.config else {}
@@ -204,4 +157,4 @@ def _example(name: str) -> str:
     )
 
 
-RULES = (check_required, check_left_over, check_known, check_engine_names)
+RULES = (check_required, check_left_over, check_known)

@@ -51,8 +51,8 @@ def listed(names: Sequence[str]) -> str:
 
 
 def plan_value(model: ModelView, where: tuple[str, ...], after: str) -> Fix | None:
-    """The line of a scalar field with another value; None unless the field is there once and its value on one line."""
+    """The line of a scalar field with another value; None unless the field is there once and its value is one token."""
     nodes = model.lines.find(*where)
-    if len(nodes) != 1 or nodes[0].value is None:
+    if len(nodes) != 1 or nodes[0].value is None or nodes[0].parts != 1:
         return None
     return model.plan_fix(nodes[0].value_line, nodes[0].value, after)

@@ -55,7 +55,7 @@ class Roles:
 def resolve_roles(view: RepositoryView) -> Roles:
     """The roles of a repository: as its callers name them, else by the names that NVIDIA's README gives the engines.
 
-    Where one of a caller's two names leads nowhere, it means the only engine that is left.
+    Where one of a caller's two names leads nowhere or to the other's engine, it means the only engine that is left.
     """
     kinds = {name: find_kind(model) for name, model in view.models.items()}
     engines = {name: model for name, model in view.models.items() if kinds[name] == "engine"}
@@ -70,6 +70,9 @@ def _name_pair(callers: tuple[Caller, ...], engines: Mapping[str, ModelView]) ->
     caller = next((row for row in asking if row.draft in engines), next(iter(asking), None))
     if caller is None:
         return next((row.target for row in callers), TARGET_MODEL), DRAFT_MODEL
+    if caller.target == caller.draft and caller.target in engines:
+        other = _only_other(caller.target, engines)
+        return (other, caller.draft) if caller.draft == DRAFT_MODEL else (caller.target, other)
     target = caller.target if caller.target in engines else _only_other(caller.draft, engines)
     return target, caller.draft if caller.draft in engines else _only_other(target, engines)
 

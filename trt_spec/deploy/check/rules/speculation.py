@@ -74,40 +74,6 @@ def check_orchestrator_limits(view: RepositoryView) -> Iterator[CheckFinding]:
                 )
 
 
-def check_pair(view: RepositoryView) -> Iterator[CheckFinding]:
-    """Draft and target must be two engines, and the draft as long as the target's sequences."""
-    roles = resolve_roles(view)
-    if roles.target is None or roles.draft is None:
-        return
-    draft = roles.engines[roles.draft]
-    paths = [parameter(roles.engines[name], ENGINE_PATH) for name in (roles.target, roles.draft)]
-    if paths[0] is not None and paths[0] == paths[1]:
-        yield found_parameter(
-            draft,
-            ENGINE_PATH,
-            "draft-is-target",
-            "warning",
-            f"{draft.name}: draft and target name the same engine, {paths[0]}",
-            "a draft as slow as its target gains nothing",
-            "Name the draft's own engine.",
-        )
-    built = build_config(view, roles.target)
-    longest, reach = whole(built, "max_seq_len"), whole(build_config(view, roles.draft), "max_seq_len")
-    if longest is None or reach is None:
-        return
-    needed = longest - (whole(built, "max_draft_len") or 0)
-    if reach < needed:
-        yield found_parameter(
-            draft,
-            ENGINE_PATH,
-            "draft-too-short",
-            "warning",
-            f"{draft.name}: its engine holds sequences of {reach} tokens, the target's of {needed}",
-            "a sequence that outgrows the draft can be speculated on no further",
-            f"Build the draft's engine with --max_seq_len {needed}.",
-        )
-
-
 def check_parameters(view: RepositoryView) -> Iterator[CheckFinding]:
     """Parameters of both engine models that the loop of draft and target depends on."""
     roles = resolve_roles(view)
@@ -187,4 +153,4 @@ def _shown(value: object) -> str:
     return "not set" if value is None else repr(value)[:80]
 
 
-RULES = (check_target_engine, check_orchestrator_limits, check_pair, check_parameters)
+RULES = (check_target_engine, check_orchestrator_limits, check_parameters)

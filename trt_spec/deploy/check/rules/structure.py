@@ -13,12 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trt_spec.deploy.check.finding import CheckFinding
-from trt_spec.deploy.check.reading import FaultKind, ReadFault, is_folder, list_folder, shown
+from trt_spec.deploy.check.kinds import ModelKind, find_kind
+from trt_spec.deploy.check.reading import FaultKind, ReadFault, is_folder, list_folder, look_at, shown, size_of
 from trt_spec.deploy.check.rules.report import found
 from trt_spec.deploy.check.view import ModelView, RepositoryView
 from trt_spec.deploy.parameter_names import ENGINE_BACKEND, ENSEMBLE_PLATFORM, PYTHON_BACKEND
 
 _VERSION = re.compile(r"[1-9]\d*", re.ASCII)  # Triton passes over 0 and everything that begins with it
+# NVIDIA has a Python model that runs an engine, too (triton_backend in the template).
+_BACKENDS: dict[ModelKind, tuple[str, ...]] = {
+    "engine": (ENGINE_BACKEND, PYTHON_BACKEND),
+    "orchestrator": (PYTHON_BACKEND,),
+    "preprocessing": (PYTHON_BACKEND,),
+    "postprocessing": (PYTHON_BACKEND,),
+}
 _MAX_FILES = 20_000  # looked at in one model
 _MODEL_FILE = "model.py"
 
@@ -42,9 +50,23 @@ def check_names(view: RepositoryView) -> Iterator[CheckFinding]:
 
 
 def check_backends(view: RepositoryView) -> Iterator[CheckFinding]:
-    """Somebody has to run the model."""
+    """Somebody has to run the model, and has to be the one whose parameters and tensors it declares."""
     for model in view.models.values():
-        if model.config is not None and not model.config.backend:
+        if model.config is None:
+            continue
+        allowed, backend = _BACKENDS.get(find_kind(model), ()), model.config.backend
+        if backend and allowed and backend not in allowed and "${" not in backend:
+            yield found(
+                model,
+                ("backend",) if model.line_of("backend") else ("platform",),
+                "backend-wrong",
+                "error",
+                f'{model.name} is run by "{backend}", and declares what "{allowed[0]}" runs',
+                "Triton does not find that backend, or it cannot run the model",
+                f'Set backend: "{allowed[0]}".',
+                allowed[0] if model.line_of("backend") else None,
+            )
+        if not backend:
             yield found(
                 model,
                 ("backend",),
@@ -86,13 +108,12 @@ def _check_code(model: ModelView, version: os.DirEntry[str]) -> Iterator[CheckFi
     name = (named[0].value if named else None) or _MODEL_FILE
     file = f"{model.name}/{version.name}/{name}"
     path = Path(version.path) / name
-    try:
-        about = path.stat()
-        fault = "" if stat.S_ISREG(about.st_mode) else "is no regular file"
-        fault = fault or ("" if about.st_size else "is empty")
-    except (OSError, ValueError) as error:
-        is_missing = isinstance(error, FileNotFoundError)
-        fault = "missing" if is_missing else "cannot be read"
+    mode, reason = look_at(path)
+    if reason is not None and reason.kind is FaultKind.REFUSED:
+        return  # that the folder may not be looked into is said of the folder
+    fault = "is no regular file" if not stat.S_ISREG(mode) else "" if size_of(path) else "is empty"
+    if reason is not None:
+        fault = "missing" if reason.kind is FaultKind.MISSING else str(reason)
     if fault:
         yield CheckFinding(
             "model-file",
@@ -108,11 +129,12 @@ def _check_code(model: ModelView, version: os.DirEntry[str]) -> Iterator[CheckFi
 def check_permissions(view: RepositoryView) -> Iterator[CheckFinding]:
     """Files and folders that nobody may read, and what is neither file nor folder."""
     for model in view.models.values():
-        for number, (path, relative) in enumerate(_walk(model.folder, model.name)):
+        if not model.text and _judge_entry(model.folder) is not None:
+            continue  # reported as an unreadable configuration
+        for number, (relative, fault) in enumerate(_walk(model.folder, model.name)):
             if number >= _MAX_FILES:
                 yield _unlooked(model)
                 break
-            fault = _judge_entry(path)
             if fault is not None and (relative != model.file or model.text):  # that file was reported when it was read
                 yield CheckFinding(
                     "file-unreadable",
@@ -127,15 +149,19 @@ def check_permissions(view: RepositoryView) -> Iterator[CheckFinding]:
                 )
 
 
-def _walk(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
-    """Yield what lies below a model's folder with its shown path; links are not followed, so there are no circles."""
+def _walk(folder: Path, name: str) -> Iterator[tuple[str, ReadFault | None]]:
+    """Yield what lies below a model's folder, and what is wrong with it.
+
+    Folders with a fault are not looked into, and links are not followed, so there are no circles.
+    """
     waiting = [(folder, name)]
     while waiting:
         parent, prefix = waiting.pop()
         for entry in list_folder(parent)[0]:
             relative = f"{prefix}/{shown(entry.name)}"
-            yield Path(entry.path), relative
-            if entry.name != "__pycache__" and not entry.is_symlink() and is_folder(entry):
+            fault = _judge_entry(Path(entry.path))
+            yield relative, fault
+            if fault is None and entry.name != "__pycache__" and not entry.is_symlink() and is_folder(entry):
                 waiting.append((Path(entry.path), relative))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity
 from trt_spec.deploy.check.kinds import find_kind, is_ours
 from trt_spec.deploy.check.options import CheckOptions
-from trt_spec.deploy.check.reading import list_folder, read_json_object
+from trt_spec.deploy.check.reading import FaultKind, ReadFault, list_folder, read_json_object
 from trt_spec.deploy.check.rules.reading import parameter
 from trt_spec.deploy.check.rules.report import found_parameter
 from trt_spec.deploy.check.view import ModelView, RepositoryView
@@ -40,12 +40,15 @@ def check_tokenizers(view: RepositoryView) -> Iterator[CheckFinding]:
 
 def _check_ours(model: ModelView, named: str) -> Iterator[CheckFinding]:
     """Our orchestrator counts the path from its version folder."""
-    names = _list(model.folder / VERSION_FOLDER / named)
-    if TOKENIZER_FILE not in (names or ()):
+    names, fault = _list(model.folder / VERSION_FOLDER / named)
+    if fault is not None and fault.kind is FaultKind.REFUSED:
+        return  # a folder of the model that may not be read is reported as such
+    if TOKENIZER_FILE not in names:
+        lacks = "has" if fault is None else f"{fault}, so there is"
         yield _fault(
             model,
             "tokenizer-files",
-            f"{model.name}: {VERSION_FOLDER}/{named[:200]} {_missing(names)} no {TOKENIZER_FILE}",
+            f"{model.name}: {VERSION_FOLDER}/{named[:200]} {lacks} no {TOKENIZER_FILE}",
             "the orchestrator turns text into tokens with it, and does not start without",
             f"Copy the model's {TOKENIZER_FILE} there, or run `trtspec deploy` again.",
         )
@@ -53,7 +56,7 @@ def _check_ours(model: ModelView, named: str) -> Iterator[CheckFinding]:
 
 def _check_theirs(model: ModelView, named: str, options: CheckOptions) -> Iterator[CheckFinding]:
     folder = options.locate(named)
-    names = _list(folder) if folder is not None else None
+    names, fault = _list(folder) if folder is not None else (frozenset(), None)
     if folder is None:
         yield _fault(
             model,
@@ -62,7 +65,16 @@ def _check_theirs(model: ModelView, named: str, options: CheckOptions) -> Iterat
             "the start would try to download it from the Hub",
             "Download the tokenizer, mount its folder, and set tokenizer_dir to the path in the container.",
         )
-    elif names is None:
+    elif fault is not None and fault.kind is FaultKind.REFUSED:
+        yield _fault(
+            model,
+            "tokenizer-unreadable",
+            f"{model.name}: tokenizer_dir {named[:200]!r} {fault}",
+            "Triton and the model's code run as their own user and have to read it",
+            f"chmod -R a+rX {folder}",
+            "warning",
+        )
+    elif fault is not None:
         mounts = ", ".join(f"{prefix} is {here}" for prefix, here in options.mounts) or "none given"
         yield _fault(
             model,
@@ -130,14 +142,10 @@ def _packages(names: frozenset[str]) -> list[str]:
     return [package for package, is_needed in needed.items() if is_needed]
 
 
-def _list(folder: Path) -> frozenset[str] | None:
-    """The names in a folder, None where there is none that can be read."""
+def _list(folder: Path) -> tuple[frozenset[str], ReadFault | None]:
+    """The names in a folder, and why they cannot be listed."""
     entries, fault = list_folder(folder)
-    return None if fault else frozenset(entry.name for entry in entries)
-
-
-def _missing(names: frozenset[str] | None) -> str:
-    return "does not exist, so there is" if names is None else "has"
+    return frozenset(entry.name for entry in entries), fault
 
 
 def _fault(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from trt_spec.deploy.check.engine_files import RECORD_FILE, load_engine_record
+from trt_spec.deploy.built_engines import judge_built_engine
 from trt_spec.deploy.host.gpu_host.runner import Runner
 from trt_spec.errors import EnvironmentMissing, SpecError
-from trt_spec.plan.engine_record import BUILD_AGAIN, SeenGpu, compare_sizes, judge_gpus, judge_version
+from trt_spec.plan.engine_record import SeenGpu, judge_gpus, judge_version
 from trt_spec.plan.finding import Finding
 from trt_spec.plan.llmapi_launch import VISIBLE_VARIABLE
 from trt_spec.plan.manifest import BuiltWith, Manifest
@@ -71,7 +70,7 @@ def _judge_engines(manifest: Manifest, place: Workspace, runner: Runner) -> Iter
         if built is not None:
             yield from judge_version(built.tensorrt_llm, runner.image, role)
             yield from _judge_installed(built.tensorrt_llm, runner, role)
-        yield from _judge_files(place.engine(role), role)
+        yield from judge_built_engine(place.engine(role), role, manifest.engines[role], manifest.spec.tensorrt_llm)
 
 
 def _judge_installed(engine_version: str, runner: Runner, role: Role) -> Iterator[Finding]:
@@ -83,19 +82,3 @@ def _judge_installed(engine_version: str, runner: Runner, role: Role) -> Iterato
             f"Build it again here, or serve it in the container of {engine_version}.",
             role,
         )
-
-
-def _judge_files(folder: Path, role: Role) -> Iterator[Finding]:
-    record = load_engine_record(folder)
-    if isinstance(record, str):
-        yield Finding(
-            "engine-file",
-            "refuse",
-            f"{role}: {folder / RECORD_FILE} is missing or damaged, so the engine is not known to be whole.",
-            BUILD_AGAIN,
-            role,
-        )
-        return
-    found = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    for fault in compare_sizes(record.sizes, found):
-        yield Finding("engine-file", "refuse", f"{role}: {fault.what}.", BUILD_AGAIN, role)

@@ -29,6 +29,34 @@ def test_b082_more_than_the_engine_was_built_for(ours: Make) -> None:
     assert repository.findings() == []
 
 
+@pytest.mark.parametrize(
+    ("sizes", "wrong", "remedy"),
+    [
+        ((2, 16), "16", "[ 2, 8 ]"),
+        ((16, 2), "16", "[ 2, 8 ]"),
+        ((16, 32), "16, 32", "[ 8 ]"),
+        ((0,), "0", "[ 8 ]"),
+        ((-4, 4), "-4", "[ 4, 8 ]"),
+    ],
+)
+def test_preferred_sizes_are_mended_where_there_is_one_answer(
+    ours: Make, sizes: tuple[int, ...], wrong: str, remedy: str
+) -> None:
+    repository = ours()
+    batching = replace(repository.config("tensorrt_llm").dynamic_batching, preferred_batch_sizes=sizes)
+    repository.change("tensorrt_llm", dynamic_batching=batching)
+    file = repository.file("tensorrt_llm")
+    rows = "".join(f"  preferred_batch_size: {size}\n" for size in sizes)
+    assert rows in file.read_text()
+    file.write_text(file.read_text().replace(rows, f"  preferred_batch_size: [ {', '.join(map(str, sizes))} ]\n"))
+    finding = repository.find("batch-preferred")
+    assert f"preferred_batch_size is {wrong}, the largest batch 8" in finding.what
+    assert remedy in finding.remedy
+    assert (finding.fix is not None) == (len(sizes) == 1)
+    if finding.fix is not None:
+        assert finding.fix.after == "  preferred_batch_size: [ 8 ]"
+
+
 def test_b082_a_draft_engine_smaller_than_the_targets(ours: Make) -> None:
     repository = ours()
     repository.set_engine("draft", "build_config", max_batch_size=4)

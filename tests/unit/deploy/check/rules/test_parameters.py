@@ -8,31 +8,10 @@ def _set(repository, model, **values):
     repository.change(model, parameters={key: value for key, value in parameters.items() if value is not None})
 
 
-def test_b002_a_draft_model_that_is_not_there(nvidia):
-    repository = nvidia(has_draft=True)
-    _set(repository, "tensorrt_llm_bls", tensorrt_llm_draft_model_name="tensorrt_llm_drafts")
-    finding = repository.find("model-not-found")
-    assert finding.severity == "error"
-    assert finding.file == "tensorrt_llm_bls/config.pbtxt"
-    expected = 'BLS draft model "tensorrt_llm_drafts" not found in repository (have: tensorrt_llm, tensorrt_llm_draft)'
-    assert finding.what == expected
-    assert '"tensorrt_llm_drafts"' in repository.file("tensorrt_llm_bls").read_text().split("\n")[finding.line - 1]
-    assert finding.fix is not None
-    assert finding.fix.after.strip() == 'string_value: "tensorrt_llm_draft"'
-
-
 def test_b002_a_folder_of_that_name_with_another_name_inside(nvidia):
     repository = nvidia(has_draft=True)
     repository.edit("tensorrt_llm_draft", 'name: "tensorrt_llm_draft"', 'name: "tensorrt_llm"')
     assert repository.find("model-name").severity == "error"
-
-
-def test_b002_a_target_that_is_not_there(nvidia):
-    repository = nvidia()
-    _set(repository, "tensorrt_llm_bls", tensorrt_llm_model_name="${tensorrt_llm_model_name}")
-    assert not repository.findings("model-not-found")  # NVIDIA's BLS takes tensorrt_llm then
-    _set(repository, "tensorrt_llm_bls", tensorrt_llm_model_name="llm")
-    assert 'BLS target model "llm" not found' in repository.find("model-not-found").what
 
 
 def test_b002_names_left_as_placeholders_are_told(nvidia):

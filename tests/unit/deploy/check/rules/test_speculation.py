@@ -53,20 +53,6 @@ def test_a_client_that_speculates_itself_counts_too(theirs: Make) -> None:
     repository.find("target-draft-len")
 
 
-def test_draft_and_target_are_two_engines(ours: Make) -> None:
-    repository = ours()
-    repository.set("tensorrt_llm_draft", gpt_model_path=str(repository.engines / "target"))
-    assert "name the same engine" in repository.find("draft-is-target").what
-
-
-def test_a_draft_shorter_than_its_target(ours: Make) -> None:
-    repository = ours()
-    repository.set_engine("draft", "build_config", max_seq_len=149)
-    assert "holds sequences of 149 tokens, the target's of 150" in repository.find("draft-too-short").what
-    repository.set_engine("draft", "build_config", max_seq_len=150)
-    assert repository.findings() == []
-
-
 @pytest.mark.parametrize(
     ("key", "value", "code", "severity", "right"),
     [

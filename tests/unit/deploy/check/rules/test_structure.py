@@ -64,6 +64,33 @@ def test_a_model_that_nobody_runs(nvidia):
     assert repository.find("backend-missing").file == "preprocessing/config.pbtxt"
 
 
+@pytest.mark.parametrize(
+    ("model", "old", "new", "right"),
+    [
+        ("tensorrt_llm", 'backend: "tensorrtllm"', 'backend: "tensorrt_llm"', 'backend: "tensorrtllm"'),
+        ("tensorrt_llm", 'backend: "tensorrtllm"', 'platform: "onnxruntime_onnx"', None),
+        ("tensorrt_llm_bls", 'backend: "python"', 'backend: "pyton"', 'backend: "python"'),
+        ("preprocessing", 'backend: "python"', 'backend: "tensorrtllm"', 'backend: "python"'),
+    ],
+)
+def test_a_backend_that_does_not_run_the_model(nvidia, model, old, new, right):
+    repository = nvidia()
+    if new == 'backend: "tensorrtllm"':
+        repository.change(model, parameters={"tokenizer_dir": repository.config(model).parameters["tokenizer_dir"]})
+        new = 'backend: "triton"'
+    line = repository.edit(model, old, new)
+    finding = repository.find("backend-wrong")
+    assert (finding.severity, finding.line) == ("error", line)
+    assert new.split('"')[1] in finding.what
+    assert (finding.fix and finding.fix.after) == right
+
+
+def test_nvidias_python_model_may_run_an_engine(nvidia):
+    repository = nvidia()
+    repository.edit("tensorrt_llm", 'backend: "tensorrtllm"', 'backend: "python"')
+    assert repository.findings("backend-wrong") == []
+
+
 def test_files_without_permission_and_special_ones(nvidia):
     repository = nvidia()
     folder = repository.root / "preprocessing" / "1"

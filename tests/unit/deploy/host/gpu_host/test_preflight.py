@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def gpus(count: int, **capabilities: str) -> list[SeenGpu]:
 
 
 @pytest.fixture
-def built(tmp_path: Path, gpu_manifest: Callable[..., Manifest]) -> Callable[..., tuple]:
+def built(tmp_path: Path, gpu_manifest: Callable[..., Manifest], record_engine) -> Callable[..., tuple]:
     """built(entry, **sections) -> arguments of check_gpu_host up to the runner, with engines on disk."""
 
     def make(built_with: BuiltWith = BUILT_WITH, **sections: object) -> tuple[Manifest, Workspace, object]:
@@ -47,8 +46,7 @@ def built(tmp_path: Path, gpu_manifest: Callable[..., Manifest]) -> Callable[...
             folder.mkdir(parents=True, exist_ok=True)
             for rank in range(model.tensor_parallel):
                 (folder / f"rank{rank}.engine").write_bytes(b"engine")
-            files = {path.name: {"bytes": path.stat().st_size, "sha256": ""} for path in folder.glob("*.engine")}
-            (folder / "manifest.json").write_text(json.dumps({"files": files}))
+            record_engine(folder, model.tensor_parallel, built_with.tensorrt_llm)
         return manifest, place, plan_placement(manifest.spec)[0]
 
     return make
