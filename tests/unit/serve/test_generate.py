@@ -7,16 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trt_spec.serve.local_backend.engine import CAPACITY_STEP_TOKENS, Engine, load_limits
-from trt_spec.serve.local_backend.generate import (
-    GenerateRequest,
-    RequestCancelled,
-    RequestRefused,
-    check_request,
-    generate,
-)
-from trt_spec.serve.local_backend.prefix_cache import PrefixCache
+from trt_spec.serve.local_backend.batcher import RequestCancelled
+from trt_spec.serve.local_backend.engine import Engine
+from trt_spec.serve.local_backend.generate import RequestRefused, check_request, generate
+from trt_spec.serve.local_backend.sequence import GenerateRequest
 from trt_spec.serve.sampling import Sampling
+
+MAX_SEQ_LEN = 128
 
 
 class CountingEngine(Engine):
@@ -24,14 +21,20 @@ class CountingEngine(Engine):
 
     fed = 0
 
-    def forward(self, cache, tokens, past, rows):
-        self.fed += len(tokens)
-        return super().forward(cache, tokens, past, rows)
+    def forward(self, pieces):
+        self.fed += sum(len(piece.tokens) for piece in pieces)
+        return super().forward(pieces)
 
 
 @pytest.fixture
-def engine(build_tiny_engine):
-    return CountingEngine(build_tiny_engine("pair-target"))
+def open_engine(build_tiny_engine):
+    """open_engine(rows) -> an engine whose KV cache holds so many sequences."""
+    return lambda rows: CountingEngine(build_tiny_engine("pair-target"), kv_tokens=rows * MAX_SEQ_LEN)
+
+
+@pytest.fixture
+def engine(open_engine):
+    return open_engine(2)
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +46,8 @@ def reference(tiny):
 
 
 def test_greedy_decoding_equals_transformers(engine, reference):
-    prefixes = PrefixCache(engine, 2)
     for prompt, expected in reference:
-        assert generate(engine, prefixes, GenerateRequest(prompt, len(expected))).new_ids == expected
+        assert generate(engine, GenerateRequest(prompt, len(expected))).new_ids == expected
 
 
 @pytest.mark.parametrize("wrong_at", range(6))
@@ -54,90 +56,74 @@ def test_verification_keeps_the_agreed_drafts_and_one_token_more(engine, referen
     draft = list(expected[:5])
     if wrong_at < 5:
         draft[wrong_at] = (draft[wrong_at] + 1) % 320
-    result = generate(engine, PrefixCache(engine, 1), GenerateRequest(prompt, 6, draft_ids=draft, return_logits=True))
+    result = generate(engine, GenerateRequest(prompt, 6, draft_ids=draft, return_logits=True))
     assert result.new_ids == expected[: wrong_at + 1]
     assert result.logits.argmax(axis=1).tolist() == result.new_ids
 
 
 def test_a_call_that_resends_the_sequence_costs_only_its_new_tokens(engine, reference):
     prompt, expected = reference[0]
-    prefixes = PrefixCache(engine, 2)
-    generate(engine, prefixes, GenerateRequest(prompt, 4))
+    generate(engine, GenerateRequest(prompt, 4))
     assert engine.fed == len(prompt) + 3
     engine.fed = 0
     context = [*prompt, *expected[:4]]
-    result = generate(engine, prefixes, GenerateRequest(context, 3, draft_ids=expected[4:6]))
+    result = generate(engine, GenerateRequest(context, 3, draft_ids=expected[4:6]))
     assert result.new_ids == expected[4:7]
     assert engine.fed == 1 + 2  # the last token of the context was never fed, and two drafts
 
 
 def test_rejected_drafts_are_forgotten(engine, reference):
     prompt, expected = reference[1]
-    prefixes = PrefixCache(engine, 1)
     context = list(prompt)
     while len(context) < len(prompt) + 20:
-        context += generate(engine, prefixes, GenerateRequest(context, 4, draft_ids=[5, 6, 7])).new_ids
+        context += generate(engine, GenerateRequest(context, 4, draft_ids=[5, 6, 7])).new_ids
     assert context[len(prompt) :] == expected[: len(context) - len(prompt)]
 
 
-def test_conversations_with_a_common_beginning_do_not_disturb_each_other(engine, reference):
+def test_conversations_with_a_common_beginning_do_not_disturb_each_other(open_engine, reference):
+    engine = open_engine(3)
     prompt, expected = reference[2]
-    prefixes = PrefixCache(engine, 3)
     other = [*prompt, 20, 21, 22]
-    generate(engine, prefixes, GenerateRequest(other, 1))
+    generate(engine, GenerateRequest(other, 1))
     engine.fed = 0
-    assert generate(engine, prefixes, GenerateRequest(prompt, 8)).new_ids == expected[:8]
+    assert generate(engine, GenerateRequest(prompt, 8)).new_ids == expected[:8]
     assert engine.fed == 1 + 7  # the common beginning was copied
     engine.fed = 0
-    generate(engine, prefixes, GenerateRequest([*other, 23], 1))
-    generate(engine, prefixes, GenerateRequest([*prompt, *expected[:8]], 1))
+    generate(engine, GenerateRequest([*other, 23], 1))
+    generate(engine, GenerateRequest([*prompt, *expected[:8]], 1))
     assert engine.fed == 1 + 1  # both are still there, the last token of the answer was never fed
 
 
 def test_the_least_recently_used_sequence_makes_room(engine, reference):
-    prefixes = PrefixCache(engine, 2)
     prompts = [prompt for prompt, _ in reference[:3]]
     for prompt in prompts:
-        generate(engine, prefixes, GenerateRequest(prompt, 1))
+        generate(engine, GenerateRequest(prompt, 1))
     engine.fed = 0
-    generate(engine, prefixes, GenerateRequest(prompts[2], 1))
+    generate(engine, GenerateRequest(prompts[2], 1))
     assert engine.fed == 1
-    generate(engine, prefixes, GenerateRequest(prompts[0], 1))
+    generate(engine, GenerateRequest(prompts[0], 1))
     assert engine.fed > 2  # had been given up
-
-
-def test_growing_a_cache_keeps_what_it_holds(engine):
-    cache = engine.new_cache()
-    ids = [int(t) for t in np.random.default_rng(0).integers(0, 313, CAPACITY_STEP_TOKENS - 10)]
-    whole = engine.forward(engine.new_cache(), [*ids, *ids[:8]], 0, [len(ids) + 7])
-    engine.forward(cache, ids, 0, [0])
-    capacity = cache.capacity
-    cache.reserve(capacity + 1)
-    assert cache.capacity == 2 * capacity
-    np.testing.assert_allclose(engine.forward(cache, ids[:8], len(ids), [7]), whole, atol=1e-4)
 
 
 def test_end_id_is_left_out_and_stop_words_are_kept(engine, reference):
     prompt, expected = reference[0]
     end = expected[5]
     assert end not in expected[:5]
-    prefixes = PrefixCache(engine, 1)
-    assert generate(engine, prefixes, GenerateRequest(prompt, 20, end_id=end)).new_ids == expected[:5]
+    assert generate(engine, GenerateRequest(prompt, 20, end_id=end)).new_ids == expected[:5]
     stop = (tuple(expected[3:5]),)
-    assert generate(engine, prefixes, GenerateRequest(prompt, 20, stop_words=stop)).new_ids == expected[:5]
+    assert generate(engine, GenerateRequest(prompt, 20, stop_words=stop)).new_ids == expected[:5]
     drafted = GenerateRequest(prompt, 9, draft_ids=expected[:8], stop_words=stop, return_logits=True)
-    result = generate(engine, prefixes, drafted)
+    result = generate(engine, drafted)
     assert result.new_ids == expected[:5]
     assert len(result.logits) == 5
 
 
 def test_sampling_depends_on_the_seed_alone(engine, reference):
     prompt, _ = reference[0]
-    prefixes = PrefixCache(engine, 1)
 
     def sample(seed):
         sampling = Sampling(temperature=1.5, top_p=1.0, seed=seed)
-        return generate(engine, prefixes, GenerateRequest(prompt, 12, sampling=sampling)).new_ids
+        return generate(engine, GenerateRequest(prompt, 12, sampling=sampling)).new_ids
 
     assert sample(1) == sample(1)
     assert len({tuple(sample(seed)) for seed in range(5)}) > 1
@@ -164,19 +150,19 @@ def test_requests_outside_the_limits_are_refused(engine, changes, words):
 def test_the_longest_request_fits(engine):
     request = GenerateRequest([1, 2, 3], 117)
     check_request(engine, request)
-    assert len(generate(engine, PrefixCache(engine, 1), request).new_ids) == 117
+    assert len(generate(engine, request).new_ids) == 117
 
 
 def test_a_cancelled_request_stops(engine):
     answers = iter([False, False, True])
     with pytest.raises(RequestCancelled):
-        generate(engine, PrefixCache(engine, 1), GenerateRequest([1, 2], 50), lambda: next(answers))
+        generate(engine, GenerateRequest([1, 2], 50), lambda: next(answers))
     assert engine.fed == 3
 
 
 def test_a_folder_without_engine_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"model\.onnx"):
-        load_limits(tmp_path)
+        Engine(tmp_path)
 
 
 def test_onnx_runtime_sends_no_usage_data(build_tiny_engine, tmp_path):

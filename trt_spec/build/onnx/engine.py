@@ -20,6 +20,7 @@ from trt_spec.build.source.checkpoint import Checkpoint
 from trt_spec.build.source.tokenizer_files import write_tokenizer_files
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts, resolve_facts
+from trt_spec.serve.local_backend.engine_folder import ENGINE_FORMAT
 
 GRAPH_FILE = "model.onnx"
 IGNORED_TENSORS = ("rotary_emb.inv_freq",)
@@ -180,4 +181,5 @@ def _build_config(params: Mapping[str, Any]) -> dict[str, Any]:
         "speculative_decoding_mode": params["speculative_decoding_mode"],
         "gather_generation_logits": True,
         "kv_cache_type": "continuous",
+        "engine_format": ENGINE_FORMAT,
     }

@@ -1,4 +1,4 @@
-"""The Triton model of an ONNX engine: requests queue up for one engine thread, which answers through their senders."""
+"""The Triton model of an ONNX engine: requests join the batch of one engine thread, which answers by their senders."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from ..stopping import unpack_stop_words
 from ..triton_request import BadRequest, TensorReader, check_parameters, read_parameters
+from .batcher import Batcher, Job, Outcome, RequestCancelled
 from .engine import Engine
-from .generate import GenerateRequest, GenerateResult, RequestCancelled, RequestRefused, check_request, generate
-from .prefix_cache import PrefixCache
+from .generate import RequestRefused, check_request
+from .sequence import GenerateRequest, GenerateResult
 
 READ = frozenset(
     {
@@ -60,8 +61,9 @@ class TritonPythonModel:
         self._triton = triton
         _, parameters = read_parameters(args)
         self._excludes_input = parameters.get("exclude_input_in_output", "false").lower() == "true"
-        self._engine = Engine(openable_path(parameters["gpt_model_path"]))
-        self._prefixes = PrefixCache(self._engine, self._engine.limits.max_batch_size)
+        kv_tokens = parameters.get("max_tokens_in_paged_kv_cache", "")
+        self._engine = Engine(openable_path(parameters["gpt_model_path"]), int(kv_tokens) if kv_tokens else None)
+        self._batcher = Batcher(self._engine)
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -78,9 +80,39 @@ class TritonPythonModel:
         self._thread.join()
 
     def _run(self) -> None:
-        while (job := self._waiting.get()) is not None:
-            request, sender = job
-            self._send(sender, self._answer(request))
+        """The engine thread: sleeps while there is nothing to do, and lets requests in between steps."""
+        while not self._stopping.is_set():
+            jobs = [self._waiting.get()] if self._batcher.is_idle else []
+            while not self._waiting.empty():
+                jobs.append(self._waiting.get())
+            for job in filter(None, jobs):
+                self._accept(*job)
+            self._batcher.step()
+        self._batcher.abort(RequestCancelled())
+        while not self._waiting.empty():
+            if (job := self._waiting.get()) is not None:
+                self._send(job[1], self._failure(RequestCancelled()))
+
+    def _accept(self, request: Any, sender: Any) -> None:
+        """A request becomes a job, or is refused; whatever goes wrong stays with it."""
+        try:
+            check_parameters(request.parameters(), READ)
+            parsed, excludes_input = self._parse(TensorReader(request))
+        except Exception as error:  # noqa: BLE001 - the thread must outlive any request
+            self._send(sender, self._failure(error))
+            return
+
+        def deliver(outcome: Outcome) -> None:
+            try:
+                if isinstance(outcome, Exception):
+                    response = self._failure(outcome)
+                else:
+                    response = self._triton.InferenceResponse(self._outputs(parsed, outcome, excludes_input))
+            except Exception as error:  # noqa: BLE001 - shared memory may be full
+                response = self._failure(error)
+            self._send(sender, response)
+
+        self._batcher.submit(Job(parsed, deliver, request.is_cancelled))
 
     def _send(self, sender: Any, response: Any) -> None:
         """An answer that cannot be sent (shared memory is full) becomes an error: the thread serves others too."""
@@ -94,23 +126,15 @@ class TritonPythonModel:
             except Exception as again:  # noqa: BLE001 - nothing is left to try
                 self._triton.Logger.log_error(f"nor could the error: {again!r}")
 
-    def _answer(self, request: Any) -> Any:
-        """The response to one request; whatever goes wrong stays with that request."""
+    def _failure(self, error: Exception) -> Any:
+        """The response that tells the client of ``error``."""
         codes = self._triton.TritonError
-        try:
-            check_parameters(request.parameters(), READ)
-            parsed, excludes_input = self._parse(TensorReader(request))
-            result = generate(
-                self._engine, self._prefixes, parsed, lambda: self._stopping.is_set() or request.is_cancelled()
-            )
-            return self._triton.InferenceResponse(self._outputs(parsed, result, excludes_input))
-        except (BadRequest, RequestRefused) as error:
+        if isinstance(error, BadRequest | RequestRefused):
             return self._error(str(error), codes.INVALID_ARG)
-        except RequestCancelled:
+        if isinstance(error, RequestCancelled):
             return self._error("cancelled", codes.CANCELLED)
-        except Exception as error:  # noqa: BLE001 - the thread must outlive any request
-            self._triton.Logger.log_error(f"engine failure: {error!r}")
-            return self._error(f"the engine failed: {error}")
+        self._triton.Logger.log_error(f"engine failure: {error!r}")
+        return self._error(f"the engine failed: {error}")
 
     def _error(self, message: str, code: Any = None) -> Any:
         triton = self._triton
