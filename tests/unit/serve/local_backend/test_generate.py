@@ -174,5 +174,5 @@ def test_onnx_runtime_sends_no_usage_data(build_tiny_engine, tmp_path):
     )
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-c", code, str(build_tiny_engine("pair-target"))]
-    subprocess.run(command, env=environment, cwd=Path(__file__).parents[3], check=True)
+    subprocess.run(command, env=environment, cwd=Path(__file__).parents[4], check=True)
     assert list(tmp_path.iterdir()) == []
