@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from trt_spec.serve.sampling import Sampler, Sampling, probabilities
+from trt_spec.serve.logit_rules import LogitRules
+from trt_spec.serve.sampling import Sampler, Sampling, candidates, probabilities
 
 # Steps of 1/64: exp would make equals of logits that differ by less than its precision.
 logit_rows = npst.arrays(np.int64, st.integers(2, 30), elements=st.integers(-1280, 1280)).map(
@@ -60,3 +61,36 @@ def test_draws_follow_the_distribution_and_the_seed():
 def test_values_out_of_range_are_refused_by_name(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         Sampling(**bad)
+
+
+@given(logits=logit_rows, top_k=st.integers(1, 40), top_p=st.floats(0.01, 1))
+def test_candidates_are_what_a_full_sort_finds(logits, top_k, top_p):
+    tokens, kept = candidates(logits, top_k, top_p)
+    order = sorted(range(len(logits)), key=lambda token: (-logits[token], token))[:top_k]
+    weights = np.exp(logits[order].astype(np.float64) - logits.max())
+    weights /= weights.sum()
+    before = np.cumsum(weights) - weights
+    expected = sorted(token for token, mass in zip(order, before, strict=True) if top_p == 1.0 or mass < top_p - 1e-12)
+    assert set(expected) <= set(tokens.tolist())
+    assert len(tokens) <= len(expected) + 1  # a sum may round across top_p
+    assert kept.sum() == pytest.approx(1.0)
+
+
+def test_a_nucleus_larger_than_the_short_cut_is_whole():
+    logits = np.zeros(5000, np.float32)
+    assert len(candidates(logits, 0, 0.5)[0]) in (2500, 2501)  # the sum may round either way
+    logits[4000] = 20.0
+    assert candidates(logits, 0, 0.5)[0].tolist() == [4000]
+
+
+def test_penalties_reach_the_greedy_choice():
+    sampler = Sampler(Sampling(rules=LogitRules(presence_penalty=3.0)))
+    logits = np.array([0.0, 2.0, 1.0], np.float32)
+    assert sampler.choose(logits, [0, 0]) == 1
+    assert sampler.choose(logits, [1]) == 2
+
+
+def test_a_minimum_length_keeps_the_end_away_until_it_is_reached():
+    sampler = Sampler(Sampling(rules=LogitRules(min_tokens=2)), output_start=3, end_id=0)
+    logits = np.array([5.0, 1.0], np.float32)
+    assert [sampler.choose(logits, range(length)) for length in (3, 4, 5)] == [1, 1, 0]
