@@ -10,19 +10,15 @@ DRAFT_MODEL = "tensorrt_llm_draft"
 UNARY_MODEL = "tensorrt_llm_bls"
 STREAMING_MODEL = "ensemble"
 SEED_NAMES = ("seed", "random_seed")
+MIN_TOKENS_NAMES = ("min_tokens", "min_length")  # renamed in the same version as the seed
 
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "beam_width": (0, 1),
     "num_return_sequences": (0, 1),
-    "repetition_penalty": (0.0, 1.0),
-    "presence_penalty": (0.0,),
-    "frequency_penalty": (0.0,),
     "length_penalty": (0.0, 1.0),
     "len_penalty": (0.0, 1.0),
     "early_stopping": (False, True),  # concerns beam search alone
     "beam_search_diversity_rate": (0.0,),
-    "min_tokens": (0, 1),
-    "min_length": (0, 1),
     "runtime_top_p_min": (0.0,),
     "runtime_top_p_decay": (0.0, 1.0),
     "return_log_probs": (False,),

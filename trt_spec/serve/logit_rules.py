@@ -1,7 +1,7 @@
 """What a request changes about the logits before a token is chosen, in the order of TensorRT-LLM's decoding layers.
 
-Source: TensorRT-LLM cpp/tensorrt_llm/kernels/penaltyKernels.cu (bias, temperature, repetition, presence, frequency, minimum
-length; prompt and output count alike) and banBadWords.cu.
+Source: TensorRT-LLM cpp/tensorrt_llm/kernels/penaltyKernels.cu (bias, temperature, repetition, presence, frequency,
+minimum length; prompt and output count alike) and banBadWords.cu.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +100,7 @@ def probabilities(logits: NDArray[np.float32], sampling: Sampling) -> NDArray[np
     return full
 
 
-def _largest(values: NDArray[np.floating], count: int) -> NDArray[np.int64]:
+def _largest(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
     """Indices of the ``count`` largest values, rising; of equal ones at the border the first."""
     threshold = np.partition(values, -count)[-count]
     above = np.flatnonzero(values > threshold)

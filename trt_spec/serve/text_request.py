@@ -16,12 +16,18 @@ READ = frozenset(
         "max_tokens",
         "num_draft_tokens",
         "stop_words",
+        "bad_words",
         "end_id",
         "top_k",
         "top_p",
         "temperature",
         "seed",
         "random_seed",
+        "min_tokens",
+        "min_length",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
         "stream",
         "exclude_input_in_output",
         "return_perf_metrics",
@@ -29,7 +35,7 @@ READ = frozenset(
 )
 """The inputs that the orchestrator honours."""
 
-MAX_STOP_WORDS = 256
+MAX_WORDS = 256
 
 
 @dataclass(frozen=True)
@@ -76,16 +82,19 @@ def read_text_request(
         raise BadRequest(
             f"the prompt has {len(prompt_ids)} tokens, this deployment takes at most {limits.max_input_len}."
         )
-    sampling = tensors.sampling(top_k="top_k", top_p="top_p")
+    bad_texts = _words(tensors, "bad_words")
+    bad_words = tuple(ids for ids in map(tokenizer.encode_word, bad_texts) if ids)
+    sampling = tensors.sampling(top_k="top_k", top_p="top_p", bad_words=bad_words)
     if tensors.seed() is None:
         sampling = replace(sampling, seed=secrets.randbits(63))
-    stop_texts = tuple(word for word in _texts(tensors, "stop_words") if word)
-    if len(stop_texts) > MAX_STOP_WORDS:
-        raise BadRequest(f"stop_words has {len(stop_texts)} words, expected at most {MAX_STOP_WORDS}.")
+    stop_texts = _words(tensors, "stop_words")
     end_id = tensors.scalar("end_id")
+    max_tokens = _max_tokens(tensors, len(prompt_ids), limits)
+    if sampling.rules.min_tokens > max_tokens:
+        raise BadRequest(f"min_tokens is {sampling.rules.min_tokens}, more than max_tokens {max_tokens}.")
     speculation = SpeculationRequest(
         prompt_ids=prompt_ids,
-        max_tokens=_max_tokens(tensors, len(prompt_ids), limits),
+        max_tokens=max_tokens,
         draft_len=_draft_len(tensors, limits),
         end_ids=tokenizer.end_ids if end_id is None else (end_id,) if end_id >= 0 else (),
         stop_words=tuple(ids for ids in map(tokenizer.encode_word, stop_texts) if ids),
@@ -123,6 +132,11 @@ def _draft_len(tensors: TensorReader, limits: OrchestratorLimits) -> int:
     return int(asked)
 
 
-def _texts(tensors: TensorReader, name: str) -> list[str]:
+def _words(tensors: TensorReader, name: str) -> tuple[str, ...]:
+    """A list of words; empty ones ask for nothing."""
     values = tensors.array(name)
-    return [] if values is None else [decode_text(value, name) for value in values.reshape(-1)]
+    texts = () if values is None else tuple(decode_text(value, name) for value in values.reshape(-1))
+    words = tuple(text for text in texts if text)
+    if len(words) > MAX_WORDS:
+        raise BadRequest(f"{name} has {len(words)} words, expected at most {MAX_WORDS}.")
+    return words

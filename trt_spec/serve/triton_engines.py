@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .contract import MIN_TOKENS_NAMES, SEED_NAMES
+from .logit_rules import NEUTRAL_RULES, LogitRules
 from .speculate import DraftFailed, EngineCall
 from .stopping import pack_stop_words
 
@@ -22,6 +24,7 @@ class TritonEngines:
         self._target = target
         self._draft = draft
         self._seed_name = seed_name
+        self._min_tokens_name = MIN_TOKENS_NAMES[SEED_NAMES.index(seed_name)]
         self._draft_failed = False
 
     async def target(self, call: EngineCall) -> list[int]:
@@ -76,9 +79,26 @@ class TritonEngines:
         sampling = call.sampling
         if sampling.is_greedy:
             values["runtime_top_k"] = np.array([[1]], np.int32)
+            if sampling.divisor != 1.0 and not sampling.rules.is_neutral:
+                values["temperature"] = np.array([[sampling.divisor]], np.float32)  # penalties come behind it
         else:
             values["temperature"] = np.array([[sampling.temperature]], np.float32)
             values["runtime_top_k"] = np.array([[sampling.top_k]], np.int32)
             values["runtime_top_p"] = np.array([[sampling.top_p]], np.float32)
             values[self._seed_name] = np.array([[sampling.seed]], np.uint64)
+        values |= self._rules(sampling.rules)
         return [self._triton.Tensor(name, value) for name, value in values.items()]
+
+    def _rules(self, rules: LogitRules) -> dict[str, Any]:
+        """Inputs for what a request changes about the logits; nothing for what it leaves alone."""
+        values: dict[str, Any] = {}
+        for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
+            if getattr(rules, name) != getattr(NEUTRAL_RULES, name):
+                values[name] = np.array([[getattr(rules, name)]], np.float32)
+        if rules.min_tokens:
+            values[self._min_tokens_name] = np.array([[rules.min_tokens]], np.int32)
+        if rules.bad_words:
+            values["bad_words_list"] = pack_stop_words(rules.bad_words)[None]
+        if rules.embedding_bias is not None:
+            values["embedding_bias"] = rules.embedding_bias[None]
+        return values

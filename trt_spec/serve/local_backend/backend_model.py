@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..stopping import unpack_stop_words
+from ..stopping import StopWords, unpack_stop_words
 from ..triton_request import BadRequest, TensorReader, check_parameters, read_parameters
 from .batcher import Batcher, Job, Outcome, RequestCancelled
 from .engine import Engine
@@ -25,11 +25,18 @@ READ = frozenset(
         "draft_input_ids",
         "end_id",
         "stop_words_list",
+        "bad_words_list",
         "temperature",
         "runtime_top_k",
         "runtime_top_p",
         "seed",
         "random_seed",
+        "min_tokens",
+        "min_length",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "embedding_bias",
         "exclude_input_in_output",
         "streaming",
         "return_generation_logits",
@@ -37,7 +44,7 @@ READ = frozenset(
 )
 """The inputs that this engine honours."""
 
-MAX_STOP_WORD_IDS = 1 << 14
+MAX_WORD_IDS = 1 << 14
 
 
 def openable_path(path: str) -> Path:
@@ -149,21 +156,23 @@ class TritonPythonModel:
         length = tensors.scalar("input_lengths")
         if length is None or not 0 <= length <= len(input_ids):
             raise BadRequest(f"input_lengths is {length}, but input_ids has {len(input_ids)} tokens.")
-        stop_words = tensors.array("stop_words_list")
-        if stop_words is not None and stop_words.size > MAX_STOP_WORD_IDS:
-            raise BadRequest(f"stop_words_list has {stop_words.size} values, expected at most {MAX_STOP_WORD_IDS}.")
-        try:
-            stops = () if stop_words is None else unpack_stop_words(stop_words)
-        except ValueError as error:
-            raise BadRequest(f"{error}.") from None
+        vocab_size = self._engine.limits.vocab_size
+        bias = tensors.array("embedding_bias")
+        if bias is not None and bias.size not in (0, vocab_size):
+            raise BadRequest(f"embedding_bias has {bias.size} values, expected the vocabulary of {vocab_size}.")
         end_id = tensors.scalar("end_id")
         request = GenerateRequest(
             input_ids=input_ids[:length],
             max_new_tokens=int(tensors.scalar("request_output_len") or 0),
             draft_ids=tensors.ids("draft_input_ids"),
             end_id=None if end_id is None or end_id < 0 else end_id,
-            stop_words=stops,
-            sampling=tensors.sampling(top_k="runtime_top_k", top_p="runtime_top_p"),
+            stop_words=_word_ids(tensors, "stop_words_list"),
+            sampling=tensors.sampling(
+                top_k="runtime_top_k",
+                top_p="runtime_top_p",
+                bad_words=_word_ids(tensors, "bad_words_list"),
+                embedding_bias=None if bias is None or not bias.size else bias.reshape(-1),
+            ),
             return_logits=tensors.flag("return_generation_logits"),
         )
         check_request(self._engine, request)
@@ -183,3 +192,16 @@ class TritonPythonModel:
             logits = result.logits if result.logits is not None else np.empty((0, vocab_size), np.float32)
             outputs.append(tensor("generation_logits", logits.reshape(1, 1, -1, vocab_size)))
         return outputs
+
+
+def _word_ids(tensors: TensorReader, name: str) -> StopWords:
+    """A packed list of words as token ids."""
+    packed = tensors.array(name)
+    if packed is None or not packed.size:
+        return ()
+    if packed.size > MAX_WORD_IDS:
+        raise BadRequest(f"{name} has {packed.size} values, expected at most {MAX_WORD_IDS}.")
+    try:
+        return unpack_stop_words(packed)
+    except ValueError as error:
+        raise BadRequest(f"{name}: {error}.") from None
