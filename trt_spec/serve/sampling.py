@@ -54,24 +54,40 @@ class Sampler:
         self._sampling = sampling
         self._output_start = output_start
         self._end_id = end_id
-        self._random = None if sampling.is_greedy else np.random.Generator(np.random.Philox(sampling.seed))
+        self.random = np.random.Generator(np.random.Philox(sampling.seed))
+
+    @property
+    def takes_largest(self) -> bool:
+        """Whether the largest logit is the choice, whatever was said before."""
+        return self._sampling.is_greedy and self._sampling.rules.is_neutral
 
     def adjust(self, logits: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
         """The logits [vocab_size] behind ``ids`` as sampling sees them."""
-        sampling = self._sampling
-        if sampling.is_greedy and sampling.rules.is_neutral:
+        if self.takes_largest:
             return logits
+        sampling = self._sampling
         return apply_rules(logits, sampling.rules, sampling.divisor, ids, self._output_start, self._end_id)
 
     def choose(self, logits: NDArray[np.float32], ids: Sequence[int] = ()) -> int:
         """The token behind ``ids`` from its ``logits`` [vocab_size]; greedy takes the smallest id among equals."""
         adjusted = self.adjust(logits, ids)
-        if self._random is None:
+        if self._sampling.is_greedy:
             return int(adjusted.argmax())
         tokens, kept = candidates(adjusted, self._sampling.top_k, self._sampling.top_p)
         cumulative = np.cumsum(kept)
-        drawn = int(np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right"))
+        drawn = int(np.searchsorted(cumulative, self.random.random() * cumulative[-1], side="right"))
         return int(tokens[min(drawn, len(tokens) - 1)])
+
+    def distribution(self, logits: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float64]:
+        """The probabilities [vocab_size] of the token behind ``ids``; greedy decoding gives one token all of it."""
+        adjusted = self.adjust(logits, ids)
+        full = np.zeros(len(logits), np.float64)
+        if self._sampling.is_greedy:
+            full[adjusted.argmax()] = 1.0
+        else:
+            tokens, kept = candidates(adjusted, self._sampling.top_k, self._sampling.top_p)
+            full[tokens] = kept
+        return full
 
 
 def candidates(
@@ -93,11 +109,7 @@ def candidates(
 
 def probabilities(logits: NDArray[np.float32], sampling: Sampling) -> NDArray[np.float64]:
     """The distribution [vocab_size] that sampling draws from when nothing was said before."""
-    adjusted = apply_rules(logits, sampling.rules, sampling.divisor, (), 0, None)
-    tokens, kept = candidates(adjusted, sampling.top_k, sampling.top_p)
-    full = np.zeros(len(logits), np.float64)
-    full[tokens] = kept
-    return full
+    return Sampler(sampling).distribution(logits, ())
 
 
 def _largest(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:

@@ -23,6 +23,8 @@ READ = frozenset(
         "input_lengths",
         "request_output_len",
         "draft_input_ids",
+        "draft_logits",
+        "draft_acceptance_threshold",
         "end_id",
         "stop_words_list",
         "bad_words_list",
@@ -174,6 +176,8 @@ class TritonPythonModel:
                 embedding_bias=None if bias is None or not bias.size else bias.reshape(-1),
             ),
             return_logits=tensors.flag("return_generation_logits"),
+            draft_logits=tensors.array("draft_logits"),
+            acceptance_threshold=tensors.scalar("draft_acceptance_threshold"),
         )
         check_request(self._engine, request)
         excludes = tensors.scalar("exclude_input_in_output")

@@ -40,6 +40,12 @@ def check_request(engine: Engine, request: GenerateRequest) -> None:
             f"the request may need {needed} tokens of KV cache, but max_tokens_in_paged_kv_cache leaves "
             f"{engine.max_row_tokens} for one sequence."
         )
+    expected = (len(request.draft_ids), limits.vocab_size)
+    if request.draft_logits is not None and request.draft_logits.shape != expected:
+        raise RequestRefused(
+            f"draft_logits have shape {list(request.draft_logits.shape)}, expected {list(expected)}: a row for each "
+            "draft token."
+        )
     ids = [*request.input_ids, *request.draft_ids]
     if min(ids) < 0 or max(ids) >= limits.vocab_size:
         raise RequestRefused(f"a token id is outside the vocabulary of {limits.vocab_size}.")

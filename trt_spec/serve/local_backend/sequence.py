@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..acceptance import accept_tokens
-from ..sampling import Sampling
+from ..acceptance import accept_logits, accept_tokens
+from ..sampling import Sampler, Sampling
 from ..stopping import StopWords, find_stop
 from .feed import Piece
 from .kv_rows import Row
-from .row_sampling import RowSampler
 
 
 class LogitsNotFinite(RuntimeError):
@@ -21,7 +20,11 @@ class LogitsNotFinite(RuntimeError):
 
 @dataclass(frozen=True)
 class GenerateRequest:
-    """Token ids in, token ids out. ``draft_ids`` are verified, and then the call ends (as in the C++ engine)."""
+    """Token ids in, token ids out. ``draft_ids`` are verified, and then the call ends (as in the C++ engine).
+
+    With ``draft_logits`` float32 [len(draft_ids), vocab_size] they are accepted by modified rejection sampling, against
+    ``acceptance_threshold`` instead of uniform draws where that is given.
+    """
 
     input_ids: list[int]
     max_new_tokens: int
@@ -30,6 +33,8 @@ class GenerateRequest:
     stop_words: StopWords = ()
     sampling: Sampling = field(default_factory=Sampling)
     return_logits: bool = False
+    draft_logits: NDArray[np.float32] | None = None
+    acceptance_threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class RunningSequence:
         self.finished = False
         self.served_step = -1
         self._ids = list(request.input_ids)
-        self._sampler = RowSampler(request.sampling)
+        self._sampler = Sampler(request.sampling, len(self._ids), request.end_id)
+        self._keeps_logits = request.return_logits or request.draft_logits is not None
         self._logits: list[NDArray[np.float32]] = []
         self._past = cached_tokens
         self._pending = [*self._ids[cached_tokens:], *request.draft_ids]
@@ -83,8 +89,9 @@ class RunningSequence:
             if not finite.all():
                 position = self._past - len(greedy) + int(finite.argmin())
                 raise LogitsNotFinite(f"the logits behind token {position} of the sequence are not finite (NaN)")
-            self._picked += self._sampler.choose(logits, greedy)
-            if self.request.return_logits:
+            if self.request.draft_logits is None:
+                self._pick(logits, greedy)
+            if self._keeps_logits:
                 self._picked_logits += list(logits.copy())
         if not self._pending:
             self._settle()
@@ -92,10 +99,33 @@ class RunningSequence:
     def result(self) -> GenerateResult:
         return GenerateResult(self.new_ids, np.stack(self._logits) if self._logits else None)
 
+    def _pick(self, logits: NDArray[np.float32], greedy: NDArray[np.int64]) -> None:
+        """The target's own token behind each accepted draft; where the logits decide alone, it is known already."""
+        if self._sampler.takes_largest:
+            self._picked += [int(token) for token in greedy]
+            return
+        for row in logits:
+            self._picked.append(self._sampler.choose(row, self._said_before(len(self._picked))))
+
+    def _said_before(self, accepted: int) -> list[int]:
+        return [*self._ids, *self.request.draft_ids[:accepted]]
+
+    def _accept(self) -> list[int]:
+        request, rows = self.request, self._picked_logits
+        if request.draft_logits is None:
+            return accept_tokens(request.draft_ids, self._picked.__getitem__)
+        return accept_logits(
+            request.draft_ids,
+            request.draft_logits,
+            lambda i: self._sampler.distribution(rows[i], self._said_before(i)),
+            self._sampler.random,
+            request.acceptance_threshold,
+        )
+
     def _settle(self) -> None:
-        """Everything is fed: keeps the drafts that the picks agree with, and goes on behind them."""
+        """Everything is fed: keeps the drafts that are accepted, and goes on behind them."""
         drafts = self.request.draft_ids
-        self._append(accept_tokens(drafts, self._picked.__getitem__))
+        self._append(self._accept())
         self._picked, self._picked_logits = [], []
         self._past = len(self._ids) - 1
         self._pending = self._ids[-1:]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from trt_spec.serve.local_backend.batcher import RequestCancelled
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.generate import RequestRefused, check_request, generate
 from trt_spec.serve.local_backend.sequence import GenerateRequest
-from trt_spec.serve.sampling import Sampling
+from trt_spec.serve.sampling import Sampling, probabilities
 
 MAX_SEQ_LEN = 128
 
@@ -176,3 +177,43 @@ def test_onnx_runtime_sends_no_usage_data(build_tiny_engine, tmp_path):
     command = [sys.executable, "-c", code, str(build_tiny_engine("pair-target"))]
     subprocess.run(command, env=environment, cwd=Path(__file__).parents[4], check=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_draft_logits_are_accepted_as_the_rule_says(engine, reference):
+    """A greedy target keeps what token acceptance keeps; a certain draft that the target doubts is resampled."""
+    prompt, expected = reference[0]
+    for wrong_at in range(4):
+        draft = list(expected[:4])
+        draft[wrong_at] = (draft[wrong_at] + 1) % 320
+        logits = np.random.default_rng(wrong_at).normal(0, 3, (4, 320)).astype(np.float32)
+        result = generate(engine, GenerateRequest(prompt, 5, draft_ids=draft, draft_logits=logits))
+        assert result.new_ids == expected[: wrong_at + 1]
+
+
+def test_sampled_verification_by_logits_has_the_targets_distribution(engine, reference):
+    """2,000 first tokens behind drafts of a poor draft model, against the target's own probabilities."""
+    prompt, _ = reference[0]
+    sampling = Sampling(temperature=1.5, top_k=8)
+    logits = generate(engine, GenerateRequest(prompt, 1, return_logits=True)).logits[0]
+    p = probabilities(logits, sampling)
+    random = np.random.default_rng(5)
+    q_logits = (logits / 1.5 + random.normal(0, 1.0, len(logits))).astype(np.float32)
+    q = np.exp(q_logits.astype(np.float64) - q_logits.max())
+    q /= q.sum()
+    counts = np.zeros(len(p), int)
+    for seed in range(2000):
+        drafted = int(random.choice(len(q), p=q))
+        request = GenerateRequest(
+            prompt, 2, [drafted], sampling=replace(sampling, seed=seed), draft_logits=q_logits[None]
+        )
+        counts[generate(engine, request).new_ids[0]] += 1
+    kept = p > 0
+    assert counts[~kept].sum() == 0
+    expected = p[kept] * counts.sum()
+    assert ((counts[kept] - expected) ** 2 / expected).sum() < 24.3  # 7 degrees of freedom, p = 0.001; seeds are fixed
+
+
+def test_draft_logits_of_another_shape_are_refused(engine, reference):
+    request = GenerateRequest(reference[0][0], 3, [5, 6], draft_logits=np.zeros((1, 320), np.float32))
+    with pytest.raises(RequestRefused, match=r"shape \[1, 320\], expected \[2, 320\]"):
+        check_request(engine, request)
