@@ -1,19 +1,31 @@
-"""The repository that deploy writes, loaded and asked by the real Triton, in each dialect with tensors of its own."""
+"""The repository that deploy writes, loaded and asked by the real Triton: in each dialect with tensors of its own, and
+as a GPU host gets it, with tiny ONNX engines where TensorRT's would be."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from trt_spec.deploy.deployment import Deployment
+from trt_spec.deploy.deployment import Deployment, EngineDeployment
+from trt_spec.deploy.example import load_example, plan_manifest
 from trt_spec.deploy.launch import LaunchOptions, running_triton
+from trt_spec.deploy.ownership import MARKER_FILE
+from trt_spec.deploy.pbtxt import parse_pbtxt
 from trt_spec.deploy.repository import write_repository
 from trt_spec.deploy.server import RunningServer
+from trt_spec.deploy.workspace import deploy_workspace
+from trt_spec.plan.manifest import render_manifest
+from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.model import Spec
+from trt_spec.spec.presets import load_preset
 
 ENGINE_MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
 MODELS = (*ENGINE_MODELS, "tensorrt_llm_bls", "ensemble")
@@ -37,20 +49,19 @@ def test_every_model_loads_and_answers(
     inputs: int,
     outputs: int,
 ) -> None:
-    target = build_tiny_engine("pair-target")
+    target, draft = build_tiny_engine("pair-target"), build_tiny_engine("pair-draft")
     deployment = Deployment(
         name="tiny pair",
         id="0123",
         tensorrt_llm=version,
-        target_engine=target,
-        draft_engine=build_tiny_engine("pair-draft"),
+        target=EngineDeployment(str(target), target, kv_cache_tokens=512),
+        draft=EngineDeployment(str(draft), draft, kv_cache_tokens=512),
         tokenizer_dir=target,
         max_draft_len=4,
         max_input_len=64,
         max_output_len=32,
         max_seq_len=128,
         max_batch_size=4,
-        kv_cache_tokens=512,
     )
     repository = write_repository(deployment, tmp_path / "work space" / "repository")
     options = LaunchOptions(repository=repository, workspace=repository.parent, timeout_s=120, **free_ports)
@@ -67,3 +78,60 @@ def test_every_model_loads_and_answers(
             assert answer["total_draft_tokens"] > 0
             assert answer["draft_rounds"] >= 1
     write_repository(deployment, repository)  # what Python compiled while it served is no change of the user's
+
+
+def stream(server: RunningServer, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The server-sent events of ``ensemble``."""
+    url = f"{server.http_url}/v2/models/ensemble/generate_stream"
+    with urllib.request.urlopen(url, data=json.dumps({**body, "stream": True}).encode(), timeout=60) as answer:
+        return [json.loads(line.removeprefix(b"data: ")) for line in answer if line.startswith(b"data: ")]
+
+
+@pytest.fixture(params=["llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1"])
+def gpu_workspace(request: pytest.FixtureRequest, tmp_path: Path, build_tiny_engine: Callable[..., Path]) -> Workspace:
+    """The workspace of a preset as its build leaves it on a GPU host, but for what lies in the engine folders."""
+    place = Workspace(tmp_path / "a: work, space")
+    spec = Spec.model_validate(yaml.safe_load(load_preset(request.param).text))
+    limits = {"max_batch_size": spec.limits.max_batch_size, "max_draft_len": spec.speculation.max_draft_len}
+    for role in ("target", "draft"):
+        shutil.copytree(build_tiny_engine(f"pair-{role}", **limits), place.engine(role))
+    place.manifest.write_text(render_manifest(plan_manifest(spec)), encoding="utf-8")
+    return place
+
+
+def test_what_a_gpu_host_gets_is_served_by_the_embedded_triton(
+    gpu_workspace: Workspace, free_ports: dict[str, int]
+) -> None:
+    repository = deploy_workspace(gpu_workspace)
+    options = LaunchOptions(repository=repository, workspace=gpu_workspace.root, timeout_s=120, **free_ports)
+    with running_triton(options) as server:
+        for model in ENGINE_MODELS:
+            parameters = call(server, f"{model}/config")["parameters"]
+            assert parameters["gpu_device_ids"]["string_value"]
+            assert parameters["cross_kv_cache_fraction"]["string_value"] == ""
+        with urllib.request.urlopen(f"{server.http_url}/v2/repository/index", data=b"{}", timeout=60) as answer:
+            states = {model["name"]: model.get("state") for model in json.load(answer)}
+        assert states == dict.fromkeys(MODELS, "READY")
+        body = {"text_input": "hello", "max_tokens": 8}
+        plain = call(server, "tensorrt_llm_bls/generate", body)
+        assert plain["total_draft_tokens"] > 0
+        streamed = stream(server, body)
+        assert "".join(event["text_output"] for event in streamed) == plain["text_output"]
+        assert streamed[-1]["total_draft_tokens"] > 0
+
+
+def test_a_gpu_host_gets_the_same_but_for_the_engine_paths(gpu_workspace: Workspace) -> None:
+    served = deploy_workspace(gpu_workspace)
+    on_gpus = deploy_workspace(gpu_workspace, repository=gpu_workspace.root / "k8s" / "repository", root="/models")
+    ours, theirs = load_example(served), load_example(on_gpus)
+    assert ours.keys() == theirs.keys()
+    differing = {name for name in ours if ours[name] != theirs[name]}
+    assert differing == {MARKER_FILE, *(f"{model}/config.pbtxt" for model in ENGINE_MODELS)}
+    for model, role in zip(ENGINE_MODELS, ("target", "draft"), strict=True):
+        here, there = (parse_pbtxt(files[f"{model}/config.pbtxt"].decode()) for files in (ours, theirs))
+        assert there.parameters["gpt_model_path"] == f"/models/engines/{role}"
+        parameters = {**here.parameters, "gpt_model_path": f"/models/engines/{role}"}
+        assert replace(here, parameters=parameters) == there
+    markers = [json.loads(files[MARKER_FILE]) for files in (ours, theirs)]
+    assert all(marker.pop("files") for marker in markers)
+    assert markers[0] == markers[1]

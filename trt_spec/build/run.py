@@ -71,7 +71,7 @@ def run_build(options: BuildOptions, report: ReportProgress) -> BuildResult:
     if backend == "llmapi":
         raise SpecError(
             "backend llmapi has no engines to build: its models are served from their Hugging Face checkpoints.",
-            remedy="Build the pair with `backend: engine` and tensorrt_llm 1.2.1, or rehearse it with `backend: onnx`.",
+            remedy="Go on with `trtspec deploy SPEC`.",
         )
     with _ending_on_termination():
         if backend == "engine":

@@ -25,7 +25,7 @@ VERBS = (
     Verb("plan", "Check a spec before the GPU hour: does the pair fit, work and pay?"),
     Verb("build", "Build the engines of a spec; only what changed is built again."),
     Verb("convert", "Convert a Hugging Face checkpoint for TensorRT-LLM, without a GPU."),
-    Verb("check", "Check that a TensorRT-LLM checkpoint is whole (checkpoints only, for now)."),
+    Verb("check", "Find the faults of a model repository, an engine or a checkpoint, whoever wrote it."),
     Verb("deploy", "Write the Triton model repository of a built spec."),
     Verb("serve", "Start Triton on a deployed spec and wait until it is ready."),
     Verb("stop", "Stop the Triton server that serve started."),

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from trt_spec.cli.plan_llmapi import print_llmapi
 from trt_spec.plan.build_cost import peak_disk_bytes
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.plan import EnginePlan, Plan
@@ -25,6 +26,8 @@ def print_plan(plan: Plan, console: Console) -> None:
         _print_memory(plan.engine, console)
         _print_limits(plan.engine, console)
         _print_speed(plan.engine, console)
+    if plan.llmapi is not None:
+        print_llmapi(plan.llmapi, console)
     _print_steps(plan, console)
     verdict = "REFUSED: see the findings above" if plan.refused else "the plan holds"
     console.print(f"{plan.spec.name}: {verdict}", style="red" if plan.refused else "green", highlight=False)
@@ -134,6 +137,5 @@ def _print_steps(plan: Plan, console: Console) -> None:
     for step in plan.steps:
         command = shlex.join(step.argv) if step.argv else f"(inside trtspec build) from {step.source}"
         console.print(f"{step.id}: {command}", highlight=False, soft_wrap=True, markup=False)
-    if plan.engine is not None and plan.engine.launch:
-        command = shlex.join(plan.engine.launch)
-        console.print(f"launch: {command}", highlight=False, soft_wrap=True, markup=False)
+    if plan.engine is not None and plan.engine.launch is not None:
+        console.print(f"launch: {plan.engine.launch.shell_line()}", highlight=False, soft_wrap=True, markup=False)

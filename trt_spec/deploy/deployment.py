@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from trt_spec.errors import SpecError
+from trt_spec.spec.model import Role
 
 TOKENIZER_FILE = "tokenizer.json"
 # Copied beside the orchestrator where they exist; tokenizer.json must.
@@ -20,38 +22,64 @@ TOKENIZER_FILES = (
 
 
 @dataclass(frozen=True)
+class EngineDeployment:
+    """One engine as the server that loads it sees it.
+
+    ``path`` is what config.pbtxt names: the engine folder on the serving host or in its container. ``folder`` is the
+    same one on this machine, None where it is not here. ``kv_cache_tokens`` is given to each engine: two that share a
+    device must not size their caches by what the other one left. ``gpu_device_ids`` and ``nodes`` are in the backend's
+    form: rank r runs on GPU ``gpu_device_ids[r % len(gpu_device_ids)]`` of its node; none for an engine without GPUs.
+    ``participant_ids`` are MPI ranks, none where the orchestrator spawns them.
+    """
+
+    path: str
+    folder: Path | None
+    kv_cache_tokens: int
+    gpu_device_ids: tuple[int, ...] = ()
+    participant_ids: tuple[int, ...] = ()
+    nodes: int = 1
+
+
+@dataclass(frozen=True)
 class Deployment:
-    """One pair of engines and the limits it was built for. Lengths and budgets are in tokens, paths absolute.
+    """One pair of engines and the limits it was built for. Lengths are in tokens.
 
-    ``id`` is the manifest's ``resolve_deployment_id``.
-
-    ``draft_engine`` is None for a target alone, and ``max_draft_len`` is 0 then. ``kv_cache_tokens`` is given to each
-    engine: two engines that share a device must not size their caches by what the other one left.
+    ``id`` is the manifest's ``resolve_deployment_id``. ``draft`` is None for a target alone, and ``max_draft_len`` is 0
+    then. ``tokenizer_dir`` None leaves the tokenizer out of the repository, which cannot be served until it is added.
+    ``logits_dtype`` is Triton's name of the type that the engines give logits in; ``fast_logits`` hands the draft's
+    from GPU to GPU. ``max_queue_requests`` may wait for each model before more are refused.
     """
 
     name: str
     id: str
     tensorrt_llm: str
-    target_engine: Path
-    draft_engine: Path | None
-    tokenizer_dir: Path
+    target: EngineDeployment
+    draft: EngineDeployment | None
+    tokenizer_dir: Path | None
     max_draft_len: int
     max_input_len: int
     max_output_len: int
     max_seq_len: int
     max_batch_size: int
-    kv_cache_tokens: int
     max_queue_requests: int = 256
+    logits_dtype: str = "FP32"
+    fast_logits: bool = False
+
+    def engines(self) -> Iterator[tuple[Role, EngineDeployment]]:
+        """Role and engine, the target first."""
+        yield "target", self.target
+        if self.draft is not None:
+            yield "draft", self.draft
 
     def check(self) -> None:
-        """Raise SpecError unless the engine folders and the tokenizer are there and the limits fit together."""
-        for role, engine in (("target", self.target_engine), ("draft", self.draft_engine)):
-            if engine is not None and not engine.is_dir():
+        """Raise SpecError unless engine folders and tokenizer are there, as far as named, and the limits fit."""
+        for role, engine in self.engines():
+            if engine.folder is not None and not engine.folder.is_dir():
                 raise SpecError(
-                    f"The {role} engine folder {engine} does not exist.",
+                    f"The {role} engine folder {engine.folder} does not exist.",
                     remedy="Run `trtspec build` for this spec first.",
                 )
-        if not (self.tokenizer_dir / TOKENIZER_FILE).is_file():
+        if self.tokenizer_dir is not None and not (self.tokenizer_dir / TOKENIZER_FILE).is_file():
             raise SpecError(
                 f"{self.tokenizer_dir} holds no {TOKENIZER_FILE}, which the orchestrator turns text into tokens with.",
                 remedy="Use a checkpoint that ships one, or save it with the `tokenizers` package, and build again.",
@@ -60,8 +88,9 @@ class Deployment:
             raise SpecError(
                 f"max_batch_size is {self.max_batch_size}, expected at least 1.", remedy="Correct limits in the spec."
             )
-        if (self.draft_engine is None) != (self.max_draft_len == 0):
+        if (self.draft is None) != (self.max_draft_len == 0):
+            drafting = "there is no draft engine" if self.draft is None else "there is a draft engine"
             raise SpecError(
-                f"max_draft_len is {self.max_draft_len}, the draft engine is {self.draft_engine}: give both or none.",
+                f"max_draft_len is {self.max_draft_len}, but {drafting}: give both or none.",
                 remedy="A pair needs max_draft_len of at least 1, a target alone has 0.",
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,11 @@ from trt_spec.errors import SpecError
 
 DIALECT_DIR = Path(__file__).parent / "dialects"
 RECORDED_VERSIONS = ("0.14.0", "0.15.0", "0.16.0", "0.17.0", "0.18.2", "0.19.0", "1.3.0rc3")
+LOGITS_PLACEHOLDER = "logits_datatype"
 _LAST_0X, _AFTER_LAST_0X = "0.19.0", ((0, 20), (0, 21))
 _FIRST_1X = "1.3.0rc3"  # the only recorded one of the 1.x line, which renamed min_length and random_seed
+
+_LLMAPI_RECORDED = "1.3.0rc3"
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,6 @@ class ModelDialect:
     fixed_parameters: Mapping[str, str] = field(default_factory=dict)
     open_dtypes: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Mapping[str, Any], ...] = ()
-
-    def check_parameters(self, names: Mapping[str, str]) -> None:
-        """Raise SpecError for a parameter that this version's template does not know: it would be ignored."""
-        unknown = [name for name in names if name not in self.parameters and name not in self.fixed_parameters]
-        if unknown:
-            raise SpecError(
-                f"Model {self.name} has no parameter {', '.join(map(repr, unknown))} in this TensorRT-LLM version.",
-                remedy=f"Known ones: {', '.join(sorted(self.parameters))}.",
-            )
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,19 @@ def load_dialect(tensorrt_llm_version: str) -> Dialect:
     Raises SpecError for a version that no recorded template stands for.
     """
     recorded = _resolve_recorded(tensorrt_llm_version)
-    document = json.loads((DIALECT_DIR / f"{recorded}.json").read_text(encoding="utf-8"))
+    return _read(f"{recorded}.json", tensorrt_llm_version, recorded)
+
+
+def load_llmapi_dialect(tensorrt_llm_version: str) -> Dialect:
+    """Return the template of Triton's LLM API model: one model, tensorrt_llm. It is recorded for one version.
+
+    Later templates add optional inputs (adapters, images), which NVIDIA's model.py reads by name and does without.
+    """
+    return _read(f"llmapi-{_LLMAPI_RECORDED}.json", tensorrt_llm_version, _LLMAPI_RECORDED)
+
+
+def _read(file: str, tensorrt_llm_version: str, recorded: str) -> Dialect:
+    document = json.loads((DIALECT_DIR / file).read_text(encoding="utf-8"))
     trust = str(document["trust"])
     if recorded != tensorrt_llm_version:
         trust = f"derived for {tensorrt_llm_version} from {recorded}, the nearest recorded version ({trust})"
@@ -77,6 +83,29 @@ def load_dialect(tensorrt_llm_version: str) -> Dialect:
         provenance=document["provenance"],
         models={name: _parse_model(name, model) for name, model in document["models"].items()},
     )
+
+
+def settle_logits(dialect: Dialect, dtype: str) -> Dialect:
+    """Return the dialect with Triton's type ``dtype`` for every tensor of logits that the templates leave open.
+
+    Raises SpecError for a type other than FP32 where they leave none open.
+    """
+    models = {name: _settle_logits(model, dtype) for name, model in dialect.models.items()}
+    is_open = any(LOGITS_PLACEHOLDER in model.open_dtypes.values() for model in models.values())
+    if dtype != "FP32" and not is_open:
+        raise SpecError(
+            f"The engines give {dtype} logits, and the templates of TensorRT-LLM {dialect.recorded} know FP32 only.",
+            remedy="Build the engines with logits_dtype float32.",
+        )
+    return replace(dialect, models=models)
+
+
+def _settle_logits(model: ModelDialect, dtype: str) -> ModelDialect:
+    def settle(tensor: Tensor) -> Tensor:
+        is_open = model.open_dtypes.get(tensor.name) == LOGITS_PLACEHOLDER
+        return replace(tensor, dtype=dtype) if is_open else tensor
+
+    return replace(model, inputs=tuple(map(settle, model.inputs)), outputs=tuple(map(settle, model.outputs)))
 
 
 def _resolve_recorded(version: str) -> str:

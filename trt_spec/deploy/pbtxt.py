@@ -43,6 +43,15 @@ class DynamicBatching:
 
 
 @dataclass(frozen=True)
+class EnsembleStep:
+    """One step of an ensemble: the maps lead from the model's own tensor names to those of the ensemble."""
+
+    model_name: str
+    input_map: Mapping[str, str]
+    output_map: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """What trtspec says about one model of a repository; everything else is left to Triton."""
 
@@ -55,6 +64,7 @@ class ModelConfig:
     decoupled: bool = False
     instance_group: InstanceGroup | None = None
     dynamic_batching: DynamicBatching | None = None
+    steps: tuple[EnsembleStep, ...] = ()
 
 
 def render_pbtxt(config: ModelConfig) -> str:
@@ -95,7 +105,11 @@ def parse_pbtxt(text: str, source: str = "config.pbtxt") -> ModelConfig:
 
 
 def _to_message(pb2: Any, config: ModelConfig) -> Any:
-    message = pb2.ModelConfig(name=config.name, backend=config.backend, max_batch_size=config.max_batch_size)
+    message = pb2.ModelConfig(name=config.name, max_batch_size=config.max_batch_size)
+    if config.steps:
+        message.platform = config.backend  # an ensemble has no backend, only a platform
+    else:
+        message.backend = config.backend
     for tensor in config.inputs:
         row = message.input.add(
             name=tensor.name,
@@ -122,6 +136,10 @@ def _to_message(pb2: Any, config: ModelConfig) -> Any:
         batching.preferred_batch_size.extend(config.dynamic_batching.preferred_batch_sizes)
         batching.max_queue_delay_microseconds = config.dynamic_batching.max_queue_delay_microseconds
         batching.default_queue_policy.max_queue_size = config.dynamic_batching.max_queue_size
+    for step in config.steps:
+        message.ensemble_scheduling.step.add(
+            model_name=step.model_name, model_version=-1, input_map=step.input_map, output_map=step.output_map
+        )
     message.model_transaction_policy.decoupled = config.decoupled
     return message
 
@@ -147,6 +165,10 @@ def _from_message(pb2: Any, message: Any) -> ModelConfig:
         decoupled=message.model_transaction_policy.decoupled,
         instance_group=group,
         dynamic_batching=batching,
+        steps=tuple(
+            EnsembleStep(step.model_name, dict(step.input_map), dict(step.output_map))
+            for step in message.ensemble_scheduling.step
+        ),
     )
 
 

@@ -11,10 +11,12 @@ import shutil
 from pathlib import Path
 
 from trt_spec import serve
-from trt_spec.deploy.deployment import TOKENIZER_FILES, Deployment
-from trt_spec.deploy.dialect import Dialect, ModelDialect, load_dialect
+from trt_spec.deploy.deployment import TOKENIZER_FILES, Deployment, EngineDeployment
+from trt_spec.deploy.dialect import Dialect, ModelDialect, load_dialect, settle_logits
+from trt_spec.deploy.engine_parameters import plan_engine_parameters
 from trt_spec.deploy.ownership import check_replaceable, write_marker
 from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, render_pbtxt
+from trt_spec.plan.engine_record import MODEL_NAMES
 from trt_spec.serve.contract import DRAFT_MODEL, SEED_NAMES, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.util.files import atomic_directory
 
@@ -50,14 +52,15 @@ from {package}.{module} import TritonPythonModel
 __all__ = ["TritonPythonModel"]
 '''
 ORCHESTRATOR_MODULE = "orchestrator_model"
-BACKEND_MODULE = "local_backend.backend_model"
+BACKEND_MODULE = "local_backend.backend_model"  # stands in for NVIDIA's C++ backend
 
 
 def write_repository(deployment: Deployment, destination: Path) -> Path:
     """Write the model repository to ``destination``, all of it or nothing, and return the absolute path.
 
     Replaces a repository that trtspec wrote. Raises SpecError for a destination that holds anything else, a missing
-    engine or tokenizer and an unknown TensorRT-LLM version, EnvironmentMissing without tritonclient.
+    engine or tokenizer, an unknown TensorRT-LLM version and what that version cannot do, EnvironmentMissing without
+    tritonclient.
     """
     destination = destination.absolute()
     deployment.check()
@@ -72,7 +75,8 @@ def write_repository(deployment: Deployment, destination: Path) -> Path:
             (model / "config.pbtxt").write_text(render_pbtxt(config), encoding="utf-8")
             if config.backend == "python":
                 write_serve_package(version, ORCHESTRATOR_MODULE)
-                _copy_tokenizer(deployment.tokenizer_dir, version / TOKENIZER_FOLDER)
+                if deployment.tokenizer_dir is not None:
+                    _copy_tokenizer(deployment.tokenizer_dir, version / TOKENIZER_FOLDER)
             else:
                 # Triton loads no model without a version folder, and git and archives drop empty ones.
                 (version / ".gitkeep").touch()
@@ -88,14 +92,15 @@ def write_repository(deployment: Deployment, destination: Path) -> Path:
 
 
 def plan_model_configs(deployment: Deployment, dialect: Dialect) -> tuple[ModelConfig, ...]:
-    """Return the typed configuration of every model of the repository; nothing is read or written."""
-    engines = [_plan_engine(TARGET_MODEL, deployment.target_engine, deployment, dialect)]
-    if deployment.draft_engine is not None:
-        engines.append(_plan_engine(DRAFT_MODEL, deployment.draft_engine, deployment, dialect))
+    """Return the typed configuration of every model of the repository; nothing is read or written.
+
+    Raises SpecError for what the templates of that TensorRT-LLM version cannot say.
+    """
+    settled = settle_logits(dialect, deployment.logits_dtype)
     return (
-        *engines,
-        _plan_orchestrator(UNARY_MODEL, deployment, dialect, decoupled=False),
-        _plan_orchestrator(STREAMING_MODEL, deployment, dialect, decoupled=True),
+        *(_plan_engine(MODEL_NAMES[role], engine, deployment, settled) for role, engine in deployment.engines()),
+        _plan_orchestrator(UNARY_MODEL, deployment, settled, decoupled=False),
+        _plan_orchestrator(STREAMING_MODEL, deployment, settled, decoupled=True),
     )
 
 
@@ -103,46 +108,47 @@ def write_serve_package(folder: Path, module: str) -> None:
     """Write model.py and the package that runs inside Triton into ``folder``; ``module`` holds TritonPythonModel.
 
     The import is absolute because Triton loads a backend's model.py without a parent package; the folder of model.py is
-    on its path either way.
+    on its path either way. What stands in for NVIDIA's backend is no part of a repository, only of a backend directory.
     """
     source = Path(serve.__file__).parent
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(source, folder / SERVE_PACKAGE, ignore=ignored)
+    unneeded = () if module == BACKEND_MODULE else (BACKEND_MODULE.partition(".")[0],)
+    shutil.copytree(source, folder / SERVE_PACKAGE, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", *unneeded))
     (folder / "model.py").write_text(_MODEL_PY.format(package=SERVE_PACKAGE, module=module), encoding="utf-8")
 
 
-def _plan_engine(name: str, engine: Path, deployment: Deployment, dialect: Dialect) -> ModelConfig:
+def _plan_engine(name: str, engine: EngineDeployment, deployment: Deployment, dialect: Dialect) -> ModelConfig:
     template = dialect.models[TARGET_MODEL]
-    parameters = {
-        **template.fixed_parameters,
-        "gpt_model_path": str(engine.absolute()),
-        "gpt_model_type": "inflight_fused_batching",
-        "batch_scheduler_policy": "guaranteed_no_evict",
-        "max_tokens_in_paged_kv_cache": str(deployment.kv_cache_tokens),
-        "max_beam_width": "1",  # speculation from a draft model knows no beams
-        "enable_kv_cache_reuse": "true",  # every round resends the sequence
-        "enable_chunked_context": "false",  # chunks that do not fit would silently drop draft tokens
-        "exclude_input_in_output": "false",
-    }
-    template.check_parameters(parameters)
     return ModelConfig(
         name=name,
         backend="tensorrtllm",
         max_batch_size=deployment.max_batch_size,
         inputs=template.inputs,
         outputs=template.outputs,
-        parameters=parameters,
+        parameters=plan_engine_parameters(template, engine, fast_logits=deployment.fast_logits),
         decoupled=False,
         instance_group=InstanceGroup(),
-        dynamic_batching=DynamicBatching(preferred_batch_sizes=(deployment.max_batch_size,)),
+        dynamic_batching=DynamicBatching(
+            preferred_batch_sizes=(deployment.max_batch_size,), max_queue_size=_engine_queue_size(deployment)
+        ),
     )
+
+
+def _engine_queue_size(deployment: Deployment) -> int:
+    """The spec's bound, but never so low that the two orchestrators' own calls, a batch each, could be refused.
+
+    It bounds requests that come to the engine directly. The orchestrators keep the bound themselves as well
+    (max_queue_requests): Triton hands requests over at once, and in orchestrator mode the engine's own queue has no
+    bound (TensorRT-LLM, executorImpl.cpp).
+    """
+    return max(deployment.max_queue_requests, 2 * deployment.max_batch_size)
 
 
 def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, decoupled: bool) -> ModelConfig:
     template, engine = dialect.models[name], dialect.models[TARGET_MODEL]
     parameters = {
+        **dict.fromkeys(template.parameters, ""),  # what serves pictures has no use here
         "tensorrt_llm_model_name": TARGET_MODEL,
-        "tensorrt_llm_draft_model_name": DRAFT_MODEL if deployment.draft_engine is not None else "",
+        "tensorrt_llm_draft_model_name": DRAFT_MODEL if deployment.draft is not None else "",
         "accumulate_tokens": "false",
         "engine_seed_name": _find_seed_name(engine),
         "tokenizer_dir": TOKENIZER_FOLDER,

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from trt_spec.plan.finding import Finding
+from trt_spec.plan.hardware import MIB
 from trt_spec.plan.toolchain.containers import containers_with, find_container
 from trt_spec.spec.model import Role
 
 MODEL_NAMES: Mapping[Role, str] = {"target": "tensorrt_llm", "draft": "tensorrt_llm_draft"}
+GPU_FIELDS = ("index", "name", "compute_cap", "memory.total", "driver_version")  # of nvidia-smi --query-gpu
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,19 @@ class SeenGpu:
     compute_capability: str
     memory_bytes: int
     driver: str
+
+
+def parse_gpus(text: str) -> tuple[SeenGpu, ...]:
+    """The GPUs of nvidia-smi's answer to a query of GPU_FIELDS; lines that say something else are passed over."""
+    return tuple(gpu for line in text.splitlines() if (gpu := _parse_gpu(line)) is not None)
+
+
+def _parse_gpu(line: str) -> SeenGpu | None:
+    try:
+        index, name, compute_capability, memory, driver = (part.strip() for part in line.split(","))
+        return SeenGpu(int(index), name, compute_capability, int(memory) * MIB, driver)
+    except ValueError:
+        return None
 
 
 def judge_version(engine_version: str, image: str, role: Role) -> tuple[Finding, ...]:

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 from trt_spec.errors import SpecError
+from trt_spec.plan.explanation import Explanation
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.limits import EngineLimits
+from trt_spec.plan.llmapi_explain import explain_llmapi
 from trt_spec.plan.plan import EnginePlan, Plan
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """``value`` as the plan has it, ``formula`` with the numbers of this plan, ``source`` of the rule."""
-
-    field: str
-    value: str
-    formula: str
-    source: str
 
 
 def explain(plan: Plan, field: str) -> Explanation:
@@ -36,6 +27,8 @@ def explain(plan: Plan, field: str) -> Explanation:
 
 def explain_all(plan: Plan) -> tuple[Explanation, ...]:
     """Every derived field of the plan."""
+    if plan.llmapi is not None:
+        return explain_llmapi(plan.llmapi.plan, plan.llmapi.launch.world_size)
     if plan.engine is None:
         return tuple(
             Explanation(

@@ -26,7 +26,8 @@ class BuiltWith(BaseModel):
 class EngineEntry(BaseModel):
     """One built engine; lengths in tokens, ``max_seq_len`` includes ``max_draft_len``.
 
-    It lies at ``workspace.engine(role)``, wherever the workspace is moved to. ``built_with`` is for TensorRT engines.
+    It lies at ``workspace.engine(role)``, wherever the workspace is moved to. The rest is for TensorRT engines:
+    ``kv_cache_tokens`` is the planned size of its KV cache, ``logits_dtype`` the type of the logits it gives.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +38,8 @@ class EngineEntry(BaseModel):
     max_seq_len: int
     max_draft_len: int
     built_with: BuiltWith | None = None
+    kv_cache_tokens: int | None = None
+    logits_dtype: str | None = None
 
 
 class Manifest(BaseModel):

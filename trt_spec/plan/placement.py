@@ -15,7 +15,7 @@ from typing import Literal
 from trt_spec.plan.finding import Finding
 from trt_spec.spec.model import Model, Role, Spec
 
-LaunchMode = Literal["leader", "orchestrator-spawned", "orchestrator-prespawned"]
+LaunchMode = Literal["leader", "orchestrator-spawned", "orchestrator-prespawned", "llmapi"]
 
 START_ORDER: tuple[Role, ...] = ("draft", "target")  # of participant ids; rank 0 is the orchestrator
 
@@ -49,14 +49,15 @@ class Placement:
         return tuple(sorted(set.intersection(*taken))) if len(taken) > 1 else ()
 
 
-def plan_placement(spec: Spec) -> tuple[Placement, tuple[Finding, ...]]:
+def plan_placement(spec: Spec, *, may_spawn: bool = True) -> tuple[Placement, tuple[Finding, ...]]:
     """Where the engines of a spec with hardware run, and what stands against it. Pure.
 
-    Without explicit ``gpus`` a model takes the first ones. Backend llmapi splits the draft as the target and runs both
+    ``may_spawn`` is False where no rank can be spawned by another (Slurm): then all start together. Without explicit
+    ``gpus`` a model takes the first ones. Backend llmapi splits the draft as the target and runs both
     in one process group.
     """
     models = {"target": spec.target} if _engines(spec) == 1 else dict(spec.models())
-    mode = _launch_mode(spec)
+    mode = _launch_mode(spec, may_spawn)
     participants = _participants(spec, mode)
     gpus_per_node = spec.hardware.gpus if spec.hardware else 1
     roles: dict[Role, RolePlacement] = {}
@@ -86,10 +87,12 @@ def _engines(spec: Spec) -> int:
     return 2 if spec.backend == "engine" and spec.draft is not None else 1
 
 
-def _launch_mode(spec: Spec) -> LaunchMode:
+def _launch_mode(spec: Spec, may_spawn: bool) -> LaunchMode:
+    if spec.backend == "llmapi":
+        return "llmapi"  # TensorRT-LLM's own processes: plan/llmapi_launch.py
     if _engines(spec) == 1:
         return "leader"
-    if spec.speculation.accept == "fast_logits" or _spans_nodes(spec):
+    if not may_spawn or spec.speculation.accept == "fast_logits" or _spans_nodes(spec):
         return "orchestrator-prespawned"
     return "orchestrator-spawned"
 
@@ -103,7 +106,7 @@ def _spans_nodes(spec: Spec) -> bool:
 
 def _participants(spec: Spec, mode: LaunchMode) -> dict[Role, tuple[int, ...]]:
     """MPI ranks by role; none where Triton spawns them."""
-    if mode == "leader":
+    if mode in ("leader", "llmapi"):
         return {"target": tuple(range(len(role_gpus(spec, spec.target))))}
     if mode == "orchestrator-spawned":
         return {}
@@ -182,7 +185,7 @@ def _check_fast_logits(placement: Placement) -> Iterator[Finding]:
 
 
 def _check_idle(spec: Spec, placement: Placement) -> Iterator[Finding]:
-    if spec.hardware is None:
+    if spec.hardware is None or placement.mode == "llmapi":  # there the draft always shares the target's GPUs
         return
     used = {gpu for placed in placement.roles.values() for gpu in placed.gpus}
     idle = spec.hardware.gpus * spec.hardware.nodes - len(used)

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trt_spec.errors import SpecError
 from trt_spec.plan.build_flags import judge_build_flags
 from trt_spec.plan.engine_memory import Sizing
 from trt_spec.plan.engine_steps import plan_engine_steps
 from trt_spec.plan.facts import ModelFacts, resolve_facts
 from trt_spec.plan.finding import Finding, is_refused
-from trt_spec.plan.launch_argv import launch_argv
+from trt_spec.plan.launch import Launch, plan_launch
 from trt_spec.plan.limits import EngineLimits
+from trt_spec.plan.llmapi import LlmapiPlan, plan_llmapi
+from trt_spec.plan.llmapi_checks import check_llmapi_models
+from trt_spec.plan.llmapi_launch import plan_llmapi_launch
 from trt_spec.plan.memory import MemoryPlan, plan_memory
 from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.pair import check_pair
@@ -34,14 +36,22 @@ SEVERITIES = ("refuse", "warn", "note")
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """What backend engine adds: limits and placement of both engines, memory, speed and launch."""
+    """What backend engine adds: limits and placement of both engines, memory, speed and launch (None if refused)."""
 
     profile: Profile
     limits: Mapping[Role, EngineLimits]
     placement: Placement
     memory: MemoryPlan
     speed: SpeedPrediction
-    launch: tuple[str, ...]
+    launch: Launch | None
+
+
+@dataclass(frozen=True)
+class LlmapiServing:
+    """What backend llmapi adds: the arguments of TensorRT-LLM's LLM, and how Triton starts with it."""
+
+    plan: LlmapiPlan
+    launch: Launch
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ class Plan:
     findings: tuple[Finding, ...]
     steps: tuple[Step, ...]
     engine: EnginePlan | None
+    llmapi: LlmapiServing | None = None
 
     @property
     def refused(self) -> bool:
@@ -72,10 +83,7 @@ class PlanOptions:
 def make_plan(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions) -> Plan:
     """Plans ``spec`` for models of which ``files`` are known. Raises SpecError for files that cannot be read."""
     if spec.backend == "llmapi":
-        raise SpecError(
-            "backend llmapi builds no engine, and planning it is not in this version.",
-            remedy="Plan the pair with `backend: engine` and tensorrt_llm 1.2.1, the last with engines.",
-        )
+        return _plan_llmapi(spec, files, options)
     findings = [
         finding for role, known in files.items() for finding in check_rope(known.config, spec.tensorrt_llm, role)
     ]
@@ -89,6 +97,13 @@ def make_plan(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions
     if spec.backend == "onnx":
         return Plan(spec, files, facts, _ordered(findings), plan_onnx_steps(spec), None)
     return _plan_engine(spec, files, facts, findings, options)
+
+
+def _plan_llmapi(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions) -> Plan:
+    facts, findings = check_llmapi_models(spec, files)
+    plan = plan_llmapi(spec)
+    serving = LlmapiServing(plan, plan_llmapi_launch(spec, str(options.workspace.repository)))
+    return Plan(spec, files, facts, _ordered([*findings, *plan.findings]), (), None, serving)
 
 
 def _plan_engine(
@@ -113,9 +128,14 @@ def _plan_engine(
     findings += (*placing, *sizes, *memory.findings, *judge_speed(speed))
     refused = is_refused(tuple(findings))
     steps = () if refused else plan_engine_steps(spec, facts, sizing.limits, profile, options.workspace, files)
-    launch = () if refused else launch_argv(placement, profile, options.workspace.repository, spec.serve)
+    launch = None if refused else _launch(spec, placement, options.workspace)
     engine = EnginePlan(profile, sizing.limits, placement, memory, speed, launch)
     return Plan(spec, files, facts, _ordered(findings), steps, engine)
+
+
+def _launch(spec: Spec, placement: Placement, workspace: Workspace) -> Launch:
+    gpus = spec.hardware.gpus if spec.hardware else 1
+    return plan_launch(placement, str(workspace.repository), spec.serve, gpus)
 
 
 def _predict(spec: Spec, sizing: Sizing, options: PlanOptions) -> SpeedPrediction:

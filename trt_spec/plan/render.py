@@ -8,7 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from trt_spec.plan.explain import explain_all
-from trt_spec.plan.plan import Plan
+from trt_spec.plan.launch import Launch
+from trt_spec.plan.llmapi_comparison import SERVE_YAML, plan_serve_yaml, plan_trtllm_serve, plan_vllm
+from trt_spec.plan.plan import LlmapiServing, Plan
 
 SCHEMA_VERSION = 1
 
@@ -48,6 +50,34 @@ def render_json(plan: Plan) -> str:
             "placement": asdict(engine.placement),
             "memory": memory,
             "speed": {**asdict(engine.speed), "draft_len_by_batch": engine.speed.draft_len_by_batch},
-            "launch": {"argv": list(engine.launch), "command": shlex.join(engine.launch)},
+            "launch": _render_launch(engine.launch),
         }
+    if plan.llmapi is not None:
+        document["llmapi"] = _render_llmapi(plan.llmapi)
     return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def _render_llmapi(serving: LlmapiServing) -> dict[str, Any]:
+    plan = serving.plan
+    return {
+        "container": plan.image,
+        "dialect": {"since": plan.dialect.since, "trust": plan.dialect.trust, "source": plan.dialect.source},
+        "model_yaml": plan.model_yaml(),
+        "trtllm_serve": {
+            "argv": list(plan_trtllm_serve(plan, SERVE_YAML)),
+            "config": plan_serve_yaml(plan),
+        },
+        "vllm": {"argv": list(plan_vllm(plan.spec))},
+        "launch": _render_launch(serving.launch),
+    }
+
+
+def _render_launch(launch: Launch | None) -> dict[str, Any]:
+    if launch is None:
+        return {"argv": [], "command": "", "environment": {}, "nodes": []}
+    return {
+        "argv": list(launch.command()),
+        "command": launch.shell_line(),
+        "environment": dict(launch.environment),
+        "nodes": list(launch.nodes),
+    }

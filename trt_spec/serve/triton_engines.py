@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,20 @@ class EngineFailed(RuntimeError):
 
 
 class TritonEngines:
-    """Sends engine calls with NVIDIA's tensor names; ``seed_name`` differs between template versions."""
+    """Sends engine calls with NVIDIA's tensor names; ``seed_name`` differs between template versions.
 
-    def __init__(self, triton: Any, *, target: str, draft: str | None, seed_name: str) -> None:
+    ``on_draft_failure`` is called for every call that the draft engine fails.
+    """
+
+    def __init__(
+        self, triton: Any, *, target: str, draft: str | None, seed_name: str, on_draft_failure: Callable[[], None]
+    ) -> None:
         self._triton = triton
         self._target = target
         self._draft = draft
         self._seed_name = seed_name
         self._min_tokens_name = MIN_TOKENS_NAMES[SEED_NAMES.index(seed_name)]
+        self._on_draft_failure = on_draft_failure
         self._draft_failed = False
 
     async def target(self, call: EngineCall) -> list[int]:
@@ -37,6 +44,7 @@ class TritonEngines:
         try:
             drafted = await self._run(self._draft, call)
         except EngineFailed as error:
+            self._on_draft_failure()
             if not self._draft_failed:
                 self._triton.Logger.log_warn(f"the draft engine fails, the target goes on alone: {error}")
             self._draft_failed = True

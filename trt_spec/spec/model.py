@@ -18,7 +18,7 @@ Gpu = Literal["A100", "L40S", "H100", "H200", "B200", "generic"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Quantization = Literal["none", "fp8", "fp8_rowwise", "int8", "int4"]
 KvCacheDtype = Literal["auto", "fp8"]
-Mode = Literal["draft_target", "ngram", "medusa", "eagle3", "lookahead", "none"]
+Mode = Literal["draft_target", "ngram", "medusa", "eagle3", "mtp", "lookahead", "none"]
 Accept = Literal["tokens", "logits", "fast_logits"]
 
 DEFAULT_TENSORRT_LLM = "1.2.1"
@@ -41,6 +41,7 @@ PATTERN_WORDS = {
 MAX_TOKENS = 2**24  # longer than any published context window, and batch sums still fit into int64
 MAX_BATCH_SIZE = 4096
 MAX_PORT = 65535
+MAX_QUEUE_SIZE = 2**20
 
 FlagName = Annotated[str, Field(pattern=FLAG_PATTERN)]
 FlagValue = str | int | FiniteFloat | bool
@@ -110,7 +111,7 @@ class Speculation(_Section):
     mode: Mode = Field(
         default="draft_target",
         description="Who drafts. engine and onnx: draft_target, none; llmapi: draft_target, ngram, eagle3 (the draft "
-        "section names the EAGLE-3 checkpoint), none.",
+        "section names the EAGLE-3 checkpoint), mtp (the target's own next-token layers, as DeepSeek has them), none.",
     )
     max_draft_len: int = Field(
         default=4, ge=1, le=64, description="Most tokens drafted in one round; the deployed default for requests."
@@ -148,7 +149,7 @@ class Limits(_Section):
 
 
 class Serve(_Section):
-    """Where Triton listens."""
+    """Where Triton listens, and how many requests may wait there."""
 
     host: str = Field(
         default="127.0.0.1",
@@ -158,6 +159,12 @@ class Serve(_Section):
     http_port: Port = Field(default=8000, description="TCP port of HTTP.")
     grpc_port: Port = Field(default=8001, description="TCP port of gRPC.")
     metrics_port: Port = Field(default=8002, description="TCP port of the Prometheus metrics.")
+    max_queue_size: int = Field(
+        default=256,
+        ge=1,
+        le=MAX_QUEUE_SIZE,
+        description="Requests that may wait for each model; more are refused at once. Takes effect at the next deploy.",
+    )
 
 
 class Spec(_Section):
@@ -186,7 +193,7 @@ class Spec(_Section):
         default={},
         description="Extra trtllm-build flags for each role, checked against that version's flags (engine only).",
     )
-    serve: Serve = Field(default=Serve(), description="Address and ports of Triton.")
+    serve: Serve = Field(default=Serve(), description="Address, ports and queues of Triton.")
 
     def models(self) -> dict[Role, Model]:
         """The models of the pair by role, target first; without a draft section the target alone."""

@@ -36,9 +36,11 @@ QUANTIZATIONS = {
 MODES = {
     "engine": ("draft_target", "none"),
     "onnx": ("draft_target", "none"),
-    "llmapi": ("draft_target", "ngram", "eagle3", "none"),
+    "llmapi": ("draft_target", "ngram", "eagle3", "mtp", "none"),
 }
 MODES_WITH_DRAFT = ("draft_target", "eagle3")
+LLMAPI_ONLY_MODES = ("ngram", "eagle3", "mtp")
+_INSTEAD_OF = {"medusa": "eagle3", "lookahead": "ngram"}
 ACCEPTS = {"engine": ("tokens", "logits", "fast_logits"), "onnx": ("tokens", "logits"), "llmapi": ("tokens",)}
 
 
@@ -151,8 +153,12 @@ def _mode(spec: Spec) -> Iterator[Fault]:
         return
     reason = ""
     if backend == "llmapi":
-        reason = ": TensorRT-LLM itself refuses it on the PyTorch path"
-    elif mode == "eagle3" or mode == "ngram":
+        # MedusaDecodingConfig and LookaheadDecodingConfig: supports_backend excludes pytorch (llm_args.py, 1.0 to 1.4).
+        reason = (
+            ": TensorRT-LLM itself refuses it on the PyTorch path, only its own TensorRT engines know it; "
+            f"{_INSTEAD_OF[mode]} is the nearest that runs here"
+        )
+    elif mode in LLMAPI_ONLY_MODES:
         reason = f"; backend llmapi offers {mode}"
     yield Fault(("speculation", "mode"), f"found {mode}, backend {backend} expects {_listed(MODES[backend])}{reason}")
 
@@ -288,6 +294,34 @@ def _split_of_llmapi(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
         )
 
 
+def _draft_of_llmapi(spec: Spec) -> Iterator[Fault]:
+    """Its LLM has one data type, one KV cache setting and one set of GPUs for both models, and pins the target alone.
+
+    Source: BaseLlmArgs and DecodingBaseConfig of llm_args.py, 1.0 to 1.4: dtype, kv_cache_config and revision stand
+    in the first only.
+    """
+    draft = spec.draft
+    if spec.backend != "llmapi" or draft is None:
+        return
+    for key in ("dtype", "kv_cache_dtype"):
+        ours, theirs = getattr(draft, key), getattr(spec.target, key)
+        if ours not in ("auto", theirs):
+            expected = theirs if theirs == "auto" else f"auto or {theirs}"
+            yield Fault(
+                ("draft", key), f"found {ours}, expected {expected}, as the target: the PyTorch path has one for both"
+            )
+    if draft.gpus is not None and draft.gpus != spec.target.gpus:
+        yield Fault(
+            ("draft", "gpus"), "found GPU indices, expected none: the PyTorch path runs the draft on the target's GPUs"
+        )
+    if draft.revision is not None:
+        yield Fault(
+            ("draft", "revision"),
+            f'found "{draft.revision}", expected none: the PyTorch path cannot pin a draft; download that revision and '
+            "name its folder",
+        )
+
+
 _ModelRule = Callable[["Spec", "Model"], Iterator[tuple[str, str]]]
 _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _version,
@@ -296,6 +330,7 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _draft_section,
     _acceptance,
     _build_flags,
+    _draft_of_llmapi,
     partial(_ports, first="http_port", second="grpc_port"),
     partial(_ports, first="http_port", second="metrics_port"),
     partial(_ports, first="grpc_port", second="metrics_port"),

@@ -33,6 +33,9 @@ def test_a_native_build_makes_both_engines_and_tells_how(machine, version):
     manifest = load_manifest(machine.workspace)
     assert manifest.spec == load_spec(spec)
     assert {role: entry.max_draft_len for role, entry in manifest.engines.items()} == {"target": 4, "draft": 0}
+    for entry in manifest.engines.values():
+        assert entry.kv_cache_tokens > 0
+        assert entry.logits_dtype == "float32"
     for role, ranks, mode in (("target", 2, 2), ("draft", 1, 1)):
         folder = machine.workspace.engine(role)
         config = json.loads((folder / "config.json").read_text())

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from trt_spec.cli.main import main
 
 ROOT = Path(__file__).parents[3]
-PRESETS = ("llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1", "smollm2-cpu")
+PRESETS = ("llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1", "llama-3.1-70b-llmapi-h200x4", "smollm2-cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_the_405b_pair_fits_on_four_h200_with_room_for_a_batch():
         "engine-target",
     ]
     assert "--speculative_decoding_mode draft_tokens_external" in document["steps"][-1]["command"]
-    assert "--multi-model" in document["launch"]["command"]
+    assert "TRTLLM_ORCHESTRATOR=1 " in document["launch"]["command"]
 
 
 def test_405b_in_bf16_is_refused_with_the_number_of_gpus_that_would_do(edited):

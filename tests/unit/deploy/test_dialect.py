@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trt_spec.deploy.dialect import DIALECT_DIR, RECORDED_VERSIONS, load_dialect
+from trt_spec.deploy.dialect import DIALECT_DIR, RECORDED_VERSIONS, load_dialect, settle_logits
 from trt_spec.deploy.pbtxt import Tensor
 from trt_spec.errors import SpecError
 
@@ -95,9 +95,23 @@ def test_a_version_without_templates_is_refused(version: str) -> None:
         load_dialect(version)
 
 
-def test_parameters_of_another_version_are_refused() -> None:
-    new = {"guided_decoding_backend": "xgrammar"}
-    load_dialect("1.2.1").models["tensorrt_llm"].check_parameters(new)
-    with pytest.raises(SpecError, match="guided_decoding_backend"):
-        load_dialect("0.18.2").models["tensorrt_llm"].check_parameters(new)
-    assert load_dialect("0.18.2").models["tensorrt_llm"].parameters["max_beam_width"] == "1"
+@pytest.mark.parametrize("version", RECORDED_VERSIONS)
+def test_logits_have_the_type_of_the_engines_where_the_template_leaves_it_open(version: str) -> None:
+    dialect = load_dialect(version)
+    assert settle_logits(dialect, "FP32") == dialect
+    if version in ("0.14.0", "0.15.0", "0.16.0"):
+        with pytest.raises(SpecError, match="FP32 only"):
+            settle_logits(dialect, "FP16")
+        return
+    settled = settle_logits(dialect, "FP16").models
+    changed = {
+        (name, tensor.name)
+        for name, model in settled.items()
+        for tensor, before in zip(
+            (*model.inputs, *model.outputs), (*dialect.models[name].inputs, *dialect.models[name].outputs), strict=True
+        )
+        if tensor != before
+    }
+    assert ("tensorrt_llm", "draft_logits") in changed
+    assert {name for _, name in changed} == {"draft_logits", "context_logits", "generation_logits"}
+    assert {name for name, _ in changed} >= {"tensorrt_llm", "tensorrt_llm_bls", "ensemble"}

@@ -2,16 +2,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from trt_spec.deploy.deployment import Deployment
+from trt_spec.deploy.deployment import Deployment, EngineDeployment
+from trt_spec.deploy.dialect import RECORDED_VERSIONS, load_dialect
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import DynamicBatching, ModelConfig, parse_pbtxt
-from trt_spec.deploy.repository import ADDED_INPUTS, ADDED_OUTPUTS, write_repository
+from trt_spec.deploy.repository import (
+    ADDED_INPUTS,
+    ADDED_OUTPUTS,
+    BACKEND_MODULE,
+    plan_model_configs,
+    write_repository,
+    write_serve_package,
+)
+from trt_spec.deploy.resolve import resolve_deployment
 from trt_spec.errors import SpecError
+from trt_spec.plan.manifest import Manifest
+from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.load import load_spec
 
 ALL_MODELS = ["ensemble", "tensorrt_llm", "tensorrt_llm_bls", "tensorrt_llm_draft"]
 
@@ -33,27 +47,34 @@ def test_layout(deployment: Deployment, tmp_path: Path) -> None:
         version = repository / model / "1"
         assert sorted(path.name for path in version.iterdir()) == ["model.py", "tokenizer", "trtspec_serve"]
         assert (version / "trtspec_serve" / "orchestrator_model.py").is_file()
+        assert not (version / "trtspec_serve" / "local_backend").exists()
         assert (version / "tokenizer" / "tokenizer.json").is_file()
         assert not list(version.rglob("__pycache__"))
         assert not list(version.rglob("model.onnx"))
 
 
+def test_the_backend_directory_has_the_local_backend(tmp_path: Path) -> None:
+    write_serve_package(tmp_path, BACKEND_MODULE)
+    assert (tmp_path / "trtspec_serve" / "local_backend" / "backend_model.py").is_file()
+
+
 def test_engine_models(deployment: Deployment, tmp_path: Path) -> None:
     repository = write_repository(deployment, tmp_path / "repository")
-    for model, engine in (
-        ("tensorrt_llm", deployment.target_engine),
-        ("tensorrt_llm_draft", deployment.draft_engine),
+    for model, engine, tokens in (
+        ("tensorrt_llm", deployment.target, "1232"),
+        ("tensorrt_llm_draft", deployment.draft, "1300"),
     ):
+        assert engine is not None
         config = read_config(repository, model)
         assert (config.name, config.backend, config.decoupled) == (model, "tensorrtllm", False)
         assert config.max_batch_size == 8
-        assert config.dynamic_batching == DynamicBatching((8,), 0, 0)
-        assert config.parameters["gpt_model_path"] == str(engine)
+        assert config.dynamic_batching == DynamicBatching((8,), 0, 256)
+        assert config.parameters["gpt_model_path"] == engine.path
         assert config.parameters["gpt_model_type"] == "inflight_fused_batching"
         assert config.parameters["enable_kv_cache_reuse"] == "true"
         assert config.parameters["enable_chunked_context"] == "false"
         assert config.parameters["exclude_input_in_output"] == "false"
-        assert config.parameters["max_tokens_in_paged_kv_cache"] == "1232"
+        assert config.parameters["max_tokens_in_paged_kv_cache"] == tokens
 
 
 @pytest.mark.parametrize(("version", "seed"), [("0.17.0", "random_seed"), ("0.18.2", "random_seed"), ("1.2.1", "seed")])
@@ -73,6 +94,7 @@ def test_orchestrators(deployment: Deployment, tmp_path: Path, version: str, see
             "tensorrt_llm_model_name": "tensorrt_llm",
             "tensorrt_llm_draft_model_name": "tensorrt_llm_draft",
             "accumulate_tokens": "false",
+            **({"multimodal_encoders_name": ""} if model == "tensorrt_llm_bls" else {}),
             "engine_seed_name": seed,
             "tokenizer_dir": "tokenizer",
             "max_draft_len": "4",
@@ -85,7 +107,7 @@ def test_orchestrators(deployment: Deployment, tmp_path: Path, version: str, see
 
 
 def test_target_alone(deployment: Deployment, tmp_path: Path) -> None:
-    alone = replace(deployment, draft_engine=None, max_draft_len=0)
+    alone = replace(deployment, draft=None, max_draft_len=0)
     repository = write_repository(alone, tmp_path / "repository")
     assert not (repository / "tensorrt_llm_draft").exists()
     assert read_config(repository, "ensemble").parameters["tensorrt_llm_draft_model_name"] == ""
@@ -93,10 +115,139 @@ def test_target_alone(deployment: Deployment, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "it's", "1,2:3", 'say "x"', "back\\slash", "한국 ${x}"])
 def test_awkward_paths(deployment: Deployment, tmp_path: Path, name: str) -> None:
-    engine = tmp_path / name
-    engine.mkdir()
-    repository = write_repository(replace(deployment, draft_engine=engine), tmp_path / name / "repository")
-    assert read_config(repository, "tensorrt_llm_draft").parameters["gpt_model_path"] == str(engine)
+    assert deployment.draft is not None
+    draft = replace(deployment.draft, path=f"/m/{name}/draft")
+    repository = write_repository(replace(deployment, draft=draft), tmp_path / name / "repository")
+    assert read_config(repository, "tensorrt_llm_draft").parameters["gpt_model_path"] == f"/m/{name}/draft"
+
+
+@pytest.mark.parametrize("version", RECORDED_VERSIONS)
+def test_every_dialect_has_its_own_tensors_and_parameters(deployment: Deployment, tmp_path: Path, version: str) -> None:
+    models = load_dialect(version).models
+    repository = write_repository(replace(deployment, tensorrt_llm=version), tmp_path / "repository")
+    for name in ("tensorrt_llm", "tensorrt_llm_draft"):
+        config, template = read_config(repository, name), models["tensorrt_llm"]
+        assert (config.inputs, config.outputs) == (template.inputs, template.outputs)
+        assert config.parameters.keys() == template.parameters.keys() | template.fixed_parameters.keys()
+        assert not [key for key, value in config.parameters.items() if "${" in value or "::" in value]
+    for name in ("tensorrt_llm_bls", "ensemble"):
+        config, template = read_config(repository, name), models[name]
+        for found, recorded, added in (
+            (config.inputs, template.inputs, ADDED_INPUTS),
+            (config.outputs, template.outputs, ADDED_OUTPUTS),
+        ):
+            assert found[: len(recorded)] == recorded
+            assert set(found[len(recorded) :]) <= set(added)
+        assert config.parameters.keys() >= template.parameters.keys()
+
+
+def test_logits_of_another_type_are_declared_by_every_model(deployment: Deployment, tmp_path: Path) -> None:
+    repository = write_repository(replace(deployment, logits_dtype="FP16"), tmp_path / "repository")
+    for name in ALL_MODELS:
+        logits = [tensor for tensor in read_config(repository, name).outputs if tensor.name.endswith("_logits")]
+        assert [tensor.dtype for tensor in logits] == ["FP16", "FP16"]
+
+
+def resolved(manifest: Manifest, root: str | None = None) -> Deployment:
+    return resolve_deployment(manifest, Workspace(Path("/w")), root)
+
+
+def planned_parameters(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """Parameters, batch size and queue of every model, by its name."""
+    return {
+        config.name: {
+            **config.parameters,
+            "max_batch_size": config.max_batch_size,
+            "queue": config.dynamic_batching.max_queue_size if config.dynamic_batching else None,
+        }
+        for config in plan_model_configs(deployment, load_dialect(deployment.tensorrt_llm))
+    }
+
+
+def test_b003_gpu_lists_and_paths_are_written_as_they_are(
+    gpu_manifest: Callable[..., Manifest], deployment: Deployment, tmp_path: Path
+) -> None:
+    manifest = gpu_manifest(target={"gpus": [0, 1]})
+    found = resolved(manifest, "/m/a:b,c")
+    assert found.draft is not None
+    here = {"folder": deployment.target.folder}
+    repository = write_repository(
+        replace(
+            found,
+            target=replace(found.target, **here),
+            draft=replace(found.draft, **here),
+            tokenizer_dir=deployment.tokenizer_dir,
+        ),
+        tmp_path / "repository",
+    )
+    target = read_config(repository, "tensorrt_llm").parameters
+    assert target["gpu_device_ids"] == "0,1"
+    assert target["gpt_model_path"] == "/m/a:b,c/engines/target"
+
+
+def test_b010_one_asynchronous_instance_has_a_batch_in_flight(deployment: Deployment, tmp_path: Path) -> None:
+    repository = write_repository(deployment, tmp_path / "repository")
+    for model in ("tensorrt_llm_bls", "ensemble"):
+        config = read_config(repository, model)
+        assert config.instance_group is not None
+        assert config.instance_group.count == 1
+        assert config.parameters["max_inflight_requests"] == "8"
+
+
+def test_b083_only_the_streaming_model_is_decoupled(deployment: Deployment, tmp_path: Path) -> None:
+    repository = write_repository(deployment, tmp_path / "repository")
+    assert {model: read_config(repository, model).decoupled for model in ALL_MODELS} == {
+        "tensorrt_llm": False,
+        "tensorrt_llm_draft": False,
+        "tensorrt_llm_bls": False,
+        "ensemble": True,
+    }
+
+
+def test_b106_queues_are_bounded_by_the_spec(gpu_manifest: Callable[..., Manifest]) -> None:
+    for size, engines in ((None, 256), (100, 100), (1, 4)):  # a batch of each orchestrator is never refused
+        found = planned_parameters(resolved(gpu_manifest(serve={"max_queue_size": size} if size else {})))
+        for model in ("tensorrt_llm", "tensorrt_llm_draft"):
+            assert found[model]["queue"] == engines
+        for model in ("tensorrt_llm_bls", "ensemble"):
+            assert found[model]["max_queue_requests"] == str(size or 256)
+
+
+@pytest.mark.parametrize(
+    ("change", "model", "key", "value"),
+    [
+        ({"limits": {"max_batch_size": 3}}, "tensorrt_llm_draft", "max_batch_size", 3),
+        ({"limits": {"max_batch_size": 3}}, "ensemble", "max_inflight_requests", "3"),
+        ({"limits": {"max_input_len": 77}}, "ensemble", "max_input_len", "77"),
+        ({"limits": {"max_output_len": 66}}, "tensorrt_llm_bls", "max_output_len", "66"),
+        ({"speculation": {"max_draft_len": 7}}, "ensemble", "max_draft_len", "7"),
+        ({"speculation": {"accept": "fast_logits"}}, "tensorrt_llm", "speculative_decoding_fast_logits", "true"),
+        ({"speculation": {"accept": "fast_logits"}}, "tensorrt_llm_draft", "participant_ids", "1"),
+        ({"target": {"gpus": [3, 1]}}, "tensorrt_llm", "gpu_device_ids", "3,1"),
+        ({"target": {"tensor_parallel": 4}}, "tensorrt_llm", "gpu_device_ids", "0,1,2,3"),
+        ({"target": {"pipeline_parallel": 2}}, "tensorrt_llm", "gpu_device_ids", "0,1,2,3"),
+        ({"draft": {"gpus": [2]}}, "tensorrt_llm_draft", "gpu_device_ids", "2"),
+        ({"hardware": {"nodes": 2, "gpus": 1}}, "tensorrt_llm", "num_nodes", "2"),
+        ({"serve": {"max_queue_size": 9}}, "ensemble", "max_queue_requests", "9"),
+        ({"tensorrt_llm": "0.18.2"}, "ensemble", "engine_seed_name", "random_seed"),
+    ],
+)
+def test_b071_what_the_spec_says_is_in_the_repository(
+    gpu_manifest: Callable[..., Manifest], change: dict[str, Any], model: str, key: str, value: object
+) -> None:
+    before = planned_parameters(resolved(gpu_manifest()))[model]
+    after = planned_parameters(resolved(gpu_manifest(**change)))[model]
+    assert before[key] != value
+    assert after[key] == value
+
+
+def test_b071_an_unknown_key_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "name: x\nbackend: onnx\ntarget: {model: ./t}\nspeculation: {mode: none}\nserve: {max_queue_sise: 3}\n"
+    )
+    with pytest.raises(SpecError, match=r"max_queue_sise.*max_queue_size"):
+        load_spec(file)
 
 
 def test_same_input_same_bytes_and_a_list_of_digests(deployment: Deployment, tmp_path: Path) -> None:
@@ -149,10 +300,12 @@ def test_refuses_to_lose_changes_of_the_user(deployment: Deployment, tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"target_engine": Path("/nowhere/target")}, "target engine folder /nowhere/target does not exist"),
+        ({"target": EngineDeployment("/x", Path("/nowhere/target"), 1)}, "folder /nowhere/target does not exist"),
         ({"tokenizer_dir": Path("/nowhere")}, "no tokenizer.json"),
         ({"max_batch_size": 0}, "max_batch_size is 0"),
-        ({"draft_engine": None}, "max_draft_len is 4"),
+        ({"draft": None}, "max_draft_len is 4, but there is no draft"),
+        ({"tensorrt_llm": "0.14.0", "fast_logits": True}, "Fast logits"),
+        ({"tensorrt_llm": "0.16.0", "logits_dtype": "FP16"}, "FP32 only"),
         ({"tensorrt_llm": "0.13.0"}, "0.19.0"),
     ],
 )

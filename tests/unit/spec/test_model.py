@@ -109,7 +109,9 @@ def specs(draw):
     target = draw(_models(backend, max_gpus))
     draft = draw(_models(backend, max_gpus)) if mode == "draft_target" else None
     if backend == "llmapi" and draft is not None:
-        draft = draft.model_copy(update={"tensor_parallel": target.tensor_parallel})
+        draft = draft.model_copy(
+            update={"tensor_parallel": target.tensor_parallel, "dtype": target.dtype, "revision": None}
+        )
     ports = draw(st.lists(st.integers(1, 65535), min_size=3, max_size=3, unique=True))
     flags = {"target": draw(_FLAGS)} if backend == "engine" else {}
     return Spec.model_validate(

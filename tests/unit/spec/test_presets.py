@@ -17,7 +17,7 @@ from trt_spec.spec.load import load_spec
 from trt_spec.spec.presets import load_preset, load_presets, render_preset, write_preset
 
 ROOT = Path(__file__).parents[3]
-NAMES = ["llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1", "smollm2-cpu"]
+NAMES = ["llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1", "llama-3.1-70b-llmapi-h200x4", "smollm2-cpu"]
 
 
 @pytest.fixture

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
-from trt_spec.plan.engine_record import SeenGpu
-from trt_spec.plan.hardware import MIB
+from trt_spec.plan.engine_record import GPU_FIELDS, SeenGpu, parse_gpus
+from trt_spec.util.nvidia_smi import query_gpus
 
-NVIDIA_SMI = "nvidia-smi"
-GPU_FIELDS = ("index", "name", "compute_cap", "memory.total", "driver_version")
-ASK_TIMEOUT_S = 30.0  # nvidia-smi takes seconds where no persistence daemon holds the driver
 SHARED_MEMORY = Path("/dev/shm")
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
@@ -20,23 +16,7 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 def read_gpus() -> tuple[SeenGpu, ...]:
     """The GPUs that nvidia-smi lists; none where it is missing or fails."""
-    program = shutil.which(NVIDIA_SMI)
-    if program is None:
-        return ()
-    query = [program, f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return tuple(gpu for line in answer.stdout.splitlines() if (gpu := _parse_gpu(line)) is not None)
-
-
-def _parse_gpu(line: str) -> SeenGpu | None:
-    try:
-        index, name, compute_capability, memory, driver = (part.strip() for part in line.split(","))
-        return SeenGpu(int(index), name, compute_capability, int(memory) * MIB, driver)
-    except ValueError:
-        return None
+    return parse_gpus(query_gpus(GPU_FIELDS))
 
 
 def read_available_memory_bytes() -> int | None:

@@ -18,6 +18,7 @@ from trt_spec.build.source.resolve import load_model_folder
 from trt_spec.build.store import MANIFEST_FILE, load_record
 from trt_spec.build.tasks import ReportProgress, Schedule, Task, find_missing, run_tasks
 from trt_spec.errors import SpecError
+from trt_spec.plan.engine_entry import resolve_engine_entry
 from trt_spec.plan.engine_record import judge_files
 from trt_spec.plan.finding import Finding
 from trt_spec.plan.hardware import load_gpu
@@ -192,16 +193,9 @@ def _load_findings(tasks: Sequence[Task]) -> tuple[Finding, ...]:
 
 
 def _load_entries(plan: Plan, tasks: Sequence[Task]) -> dict[Role, EngineEntry]:
-    assert plan.engine is not None
-    limits, facts = plan.engine.limits, plan.facts
     return {
-        task.job.step.role: EngineEntry(
-            fingerprint=task.job.fingerprint,
-            source=task.job.step.source,
-            vocab_size=facts[task.job.step.role].vocab_size,
-            max_seq_len=limits[task.job.step.role].engine_max_seq_len,
-            max_draft_len=limits[task.job.step.role].max_draft_len,
-            built_with=_built_with(load_record(task.job.folder)),
+        task.job.step.role: resolve_engine_entry(
+            plan, task.job.step.role, task.job.fingerprint, _built_with(load_record(task.job.folder))
         )
         for task in tasks
         if task.job.step.kind == "trtllm_build"

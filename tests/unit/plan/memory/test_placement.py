@@ -124,6 +124,6 @@ def test_llmapi_runs_both_models_in_one_group():
         }
     )
     placement, found = plan_placement(spec)
-    assert (placement.mode, placement.world_size) == ("leader", 8)
+    assert (placement.mode, placement.world_size) == ("llmapi", 8)
     assert placement.roles["draft"].gpus == placement.roles["target"].gpus
     assert found == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trt_spec.plan.launch_argv import launch_argv
+from trt_spec.plan.launch import plan_launch
 from trt_spec.plan.placement import plan_placement
 from trt_spec.plan.trtllm_flags import judge_flags
 from trt_spec.spec.rules import SUPPORTED_TENSORRT_LLM
@@ -22,8 +22,9 @@ PRESETS = ("llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1")
 def test_the_presets_command_lines(plan_preset, preset, version):
     planned = plan_preset(preset, version)
     placement, _ = plan_placement(planned.spec)
-    launch = launch_argv(placement, planned.profile, Path("/workspace/repository"), planned.spec.serve)
-    lines = {**planned.argv(), "launch": list(launch)}
+    gpus = planned.spec.hardware.gpus
+    launch = plan_launch(placement, "/workspace/repository", planned.spec.serve, gpus)
+    lines = {**planned.argv(), "launch": list(launch.command())}
     path = GOLDEN / f"{preset}-{version}.json"
     if os.environ.get("TRTSPEC_WRITE_GOLDEN"):
         path.write_text(json.dumps(lines, indent=1) + "\n")

@@ -1,0 +1,51 @@
+"""The contract with Triton clients: names that everybody uses, and what is done with inputs that are not implemented.
+
+TensorRT-LLM renamed ``random_seed`` to ``seed`` and ``min_length`` to ``min_tokens`` between 0.19 and 1.3.0rc3.
+"""
+
+from __future__ import annotations
+
+TARGET_MODEL = "tensorrt_llm"
+DRAFT_MODEL = "tensorrt_llm_draft"
+UNARY_MODEL = "tensorrt_llm_bls"
+STREAMING_MODEL = "ensemble"
+SEED_NAMES = ("seed", "random_seed")
+
+NEUTRAL: dict[str, tuple[object, ...]] = {
+    "beam_width": (0, 1),
+    "num_return_sequences": (0, 1),
+    "repetition_penalty": (0.0, 1.0),
+    "presence_penalty": (0.0,),
+    "frequency_penalty": (0.0,),
+    "length_penalty": (0.0, 1.0),
+    "len_penalty": (0.0, 1.0),
+    "early_stopping": (False, True),  # concerns beam search alone
+    "beam_search_diversity_rate": (0.0,),
+    "min_tokens": (0, 1),
+    "min_length": (0, 1),
+    "runtime_top_p_min": (0.0,),
+    "runtime_top_p_decay": (0.0, 1.0),
+    "return_log_probs": (False,),
+    "return_context_logits": (False,),
+    "return_generation_logits": (False,),
+    "return_perf_metrics": (False,),
+    "return_kv_cache_reuse_stats": (False,),
+    "return_num_input_tokens": (False,),
+    "return_num_output_tokens": (False,),
+    "use_draft_logits": (False,),
+    "stop": (False,),
+}
+"""Values of optional inputs that ask for nothing; clients of NVIDIA's templates send many of them always."""
+
+HARMLESS = frozenset(
+    {
+        "pad_id",  # answers are never padded
+        "retention_token_range_starts",  # hints to a block cache change no token
+        "retention_token_range_ends",
+        "retention_token_range_priorities",
+        "retention_token_range_durations_ms",
+        "retention_decode_priority",
+        "retention_decode_duration_ms",
+    }
+)
+"""Inputs that cannot change the answer, whatever their value."""

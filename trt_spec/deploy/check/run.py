@@ -1,0 +1,92 @@
+"""`trtspec check` of a repository or an engine folder: what lies there is read once, then every rule has a look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trt_spec.deploy.check import ensembles, ownership, parameters, rules, structure, tensors
+from trt_spec.deploy.check.engine_folder import check_engine_folder
+from trt_spec.deploy.check.finding import SEVERITIES, CheckFinding, CheckSeverity
+from trt_spec.deploy.check.load import load_repository
+from trt_spec.deploy.check.path_kind import PathKind
+from trt_spec.deploy.check.rules.reading import is_tensorrt
+from trt_spec.deploy.check.view import CheckOptions, RepositoryView
+
+RULES: tuple[Callable[[RepositoryView], Iterator[CheckFinding]], ...] = (
+    *structure.RULES,
+    *tensors.RULES,
+    *parameters.RULES,
+    *ensembles.RULES,
+    *ownership.RULES,
+    *rules.RULES,
+)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was checked and found, faults first by file and line. ``about`` holds what an engine says of itself."""
+
+    path: Path
+    kind: PathKind
+    findings: tuple[CheckFinding, ...]
+    version_reason: str = ""
+    trust: str = ""
+    models: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def count(self, severity: CheckSeverity) -> int:
+        """Return the number of findings of one severity."""
+        return sum(finding.severity == severity for finding in self.findings)
+
+    @property
+    def summary(self) -> str:
+        """The counts in words: "2 errors, 1 warning"."""
+        counts = [(self.count(severity), severity) for severity in SEVERITIES]
+        said = [f"{count} {severity}{'s' if count != 1 else ''}" for count, severity in counts if count]
+        return ", ".join(said) or "no findings"
+
+
+def check_repository(root: Path, options: CheckOptions) -> CheckReport:
+    """Check a model repository.
+
+    Raises SpecError for a folder that cannot be listed and a stated version without templates, EnvironmentMissing
+    without tritonclient. Any other fault is a finding.
+    """
+    view, findings = load_repository(root, options)
+    for rule in RULES:
+        findings += rule(view)
+    return CheckReport(
+        path=root,
+        kind="repository",
+        findings=_sort(findings),
+        version_reason=view.version_reason,
+        trust=view.dialect.trust,
+        models=tuple(view.models),
+    )
+
+
+def check_engine(folder: Path, options: CheckOptions, report: Callable[[str, float | None], None]) -> CheckReport:
+    """Check an engine folder; ``report`` hears of the files being read."""
+    about, findings = check_engine_folder(folder, options, report)
+    version = about.get("version")
+    return CheckReport(
+        path=folder,
+        kind="engine",
+        findings=_sort(findings),
+        version_reason=f"{version}, as config.json says" if version and is_tensorrt(about) else "",
+        about=about,
+    )
+
+
+def _sort(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
+    """By file and line, whole files last, errors first on a line; what two rules say alike is said once."""
+    order = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+    rows = dict.fromkeys(findings)
+
+    def place(row: CheckFinding) -> tuple[str, bool, int, int, str, str]:
+        return row.file, row.line is None, row.line or 0, order[row.severity], row.code, row.what
+
+    return tuple(sorted(rows, key=place))

@@ -1,0 +1,138 @@
+"""How Triton starts on a GPU host: the command of each MPI rank, and the environment of all of them.
+
+The command lines are those of NVIDIA's scripts/launch_triton_server.py (read at tensorrtllm_backend v0.18.2 and
+v0.19.0 and TensorRT-LLM 0a2e2c1f), which has no option for the Python backend's thread pool and none for addresses.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trt_spec.plan.engine_record import MODEL_NAMES
+from trt_spec.plan.placement import LaunchMode, Placement
+from trt_spec.spec.model import Serve
+
+TRITONSERVER = "/opt/tritonserver/bin/tritonserver"  # in NVIDIA's containers
+PYTHON_BACKEND_THREADS = 128  # with Triton's default a handful of calls between models would be in flight at once
+SHM_PREFIX = "trtspec_"
+EXIT_TIMEOUT_S = 30  # Triton's default, stated because those who stop the server wait a little longer than this
+
+OFFLINE = {"HF_HUB_OFFLINE": "1"}  # a path that is not there must not be taken for a name on the hub
+ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **OFFLINE}  # device ids count as nvidia-smi does
+ORCHESTRATOR = "TRTLLM_ORCHESTRATOR"
+SPAWN_PROCESSES = "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How Triton starts on a GPU host. ``ranks[r]`` is the tritonserver command of MPI rank r.
+
+    ``environment`` goes to every rank; ``nodes[r]`` is the node that rank r runs on, counted from 0. Rank 0 answers
+    requests; the others leave their process inside the loading of a model and never open a port
+    (tensorrtllm_backend v0.18.2, model_instance_state.cc:745), so all may carry the same ones.
+    """
+
+    mode: LaunchMode
+    environment: Mapping[str, str]
+    ranks: tuple[tuple[str, ...], ...]
+    nodes: tuple[int, ...]
+
+    @property
+    def world_size(self) -> int:
+        """MPI ranks that mpirun starts; what the orchestrator spawns comes on top."""
+        return len(self.ranks)
+
+    def command(self, hosts: Sequence[str] = ()) -> tuple[str, ...]:
+        """The mpirun command line, a program context for each rank.
+
+        ``hosts`` names the nodes where there are several: mpirun then starts each rank on its own and hands it the
+        environment, which Open MPI does not forward by itself. That form was not run here.
+        """
+        if self.mode == "llmapi" and self.world_size == 1:
+            return self.ranks[0]  # as NVIDIA's own test starts it (--no-mpi)
+        words = ["mpirun", "--allow-run-as-root"]
+        for rank, argv in enumerate(self.ranks):
+            if rank:
+                words.append(":")
+            words += ["-n", "1"]
+            if hosts:
+                words += ["--host", hosts[self.nodes[rank]]]
+                words += [word for name in self.environment for word in ("-x", name)]
+            words += argv
+        return tuple(words)
+
+    def shell_line(self) -> str:
+        """The command with its environment, as one line for a POSIX shell."""
+        assignments = (f"{name}={shlex.quote(value)}" for name, value in self.environment.items())
+        return f"{' '.join(assignments)} {shlex.join(self.command())}"
+
+
+def plan_launch(
+    placement: Placement,
+    repository: str,
+    serve: Serve,
+    gpus_per_node: int,
+    shm_prefix: str = SHM_PREFIX,
+) -> Launch:
+    """The processes that serve ``repository``, a path as those processes see it. Pure.
+
+    Two engines need the orchestrator, whatever their sizes: leader mode would hand both the same MPI ranks.
+    ``gpus_per_node`` is how many GPUs a process sees; ``shm_prefix`` begins the names of shared memory files.
+    """
+    names = [MODEL_NAMES[role] for role in placement.roles]
+    own: tuple[str, ...] = ()
+    environment = dict(ENVIRONMENT)
+    assert placement.mode != "llmapi", "plan_llmapi_launch is for that"
+    if placement.mode != "leader":
+        is_spawned = placement.mode == "orchestrator-spawned"
+        environment |= {ORCHESTRATOR: "1", SPAWN_PROCESSES: "1" if is_spawned else "0"}
+        own = _without_pools(gpus_per_node) if is_spawned else ()
+    ranks = tuple(
+        (
+            *server_argv(repository, serve, f"{shm_prefix}{rank}_"),
+            *own,
+            *(() if rank == 0 else _engines_only(names)),
+        )
+        for rank in range(placement.world_size)
+    )
+    return Launch(placement.mode, environment, ranks, _rank_nodes(placement))
+
+
+def server_argv(repository: str, serve: Serve, shm_prefix: str) -> tuple[str, ...]:
+    """What every tritonserver process gets. Options as `tritonserver --help` of 2.51 lists them."""
+    return (
+        TRITONSERVER,
+        f"--model-repository={repository}",
+        "--disable-auto-complete-config",
+        "--exit-on-error=true",  # a server without one of its models is of no use here
+        "--strict-readiness=true",
+        f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+        f"--http-address={serve.host}",
+        f"--grpc-address={serve.host}",
+        f"--metrics-address={serve.host}",
+        f"--http-port={serve.http_port}",
+        f"--grpc-port={serve.grpc_port}",
+        f"--metrics-port={serve.metrics_port}",
+        f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
+        f"--backend-config=python,thread-pool-size={PYTHON_BACKEND_THREADS}",
+    )
+
+
+def _without_pools(gpus: int) -> tuple[str, ...]:
+    """The orchestrator's own process must not hold GPU memory that the spawned ranks need."""
+    pools = tuple(f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(gpus))
+    return ("--pinned-memory-pool-byte-size=0", "--enable-peer-access=false", *pools)
+
+
+def _engines_only(names: Sequence[str]) -> tuple[str, ...]:
+    return ("--model-control-mode=explicit", *(f"--load-model={name}" for name in names))
+
+
+def _rank_nodes(placement: Placement) -> tuple[int, ...]:
+    """The node of each MPI rank; the orchestrator runs on the first, beside its HTTP clients' address."""
+    nodes = dict.fromkeys(range(placement.world_size), 0)
+    for placed in placement.roles.values():
+        nodes |= dict(zip(placed.participant_ids, placed.nodes, strict=False))
+    return tuple(nodes.values())
