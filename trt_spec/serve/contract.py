@@ -21,6 +21,7 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "beam_search_diversity_rate": (0.0,),
     "runtime_top_p_min": (0.0,),
     "runtime_top_p_decay": (0.0, 1.0),
+    "runtime_top_p_reset_ids": (-1,),
     "return_log_probs": (False,),
     "return_context_logits": (False,),
     "return_generation_logits": (False,),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .log_probs import log_prob, top_k_log_mass
 from .logit_rules import NEUTRAL_RULES, LogitRules, apply_rules
 
 _SMALL_NUCLEUS = 1024
@@ -18,13 +19,19 @@ _SMALL_NUCLEUS = 1024
 
 @dataclass(frozen=True)
 class Sampling:
-    """``top_k`` 0 and ``top_p`` 0 mean "not set"; with neither set, or temperature 0, decoding is greedy."""
+    """``top_k`` 0 and ``top_p`` 0 mean "not set"; with neither set, or temperature 0, decoding is greedy.
+
+    Where top-p samples alone, it becomes max(top_p * ``top_p_decay``, ``top_p_min``) with every token of a call.
+    Source: TensorRT-LLM cpp/tensorrt_llm/layers/topPSamplingLayer.cu and samplingTopPKernels.cu (computeToppDecay).
+    """
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 0.0
     seed: int = 0
     rules: LogitRules = field(default=NEUTRAL_RULES)
+    top_p_decay: float = 1.0
+    top_p_min: float = 1e-6
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < math.inf:
@@ -33,10 +40,18 @@ class Sampling:
             raise ValueError(f"top_k is {self.top_k}, expected 0 (not set) or more")
         if not 0.0 <= self.top_p <= 1.0:
             raise ValueError(f"top_p is {self.top_p}, expected 0 (not set) to 1")
+        for name in ("top_p_decay", "top_p_min"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected more than 0 and at most 1")
 
     @property
     def is_greedy(self) -> bool:
         return self.top_k == 1 or self.temperature == 0.0 or (self.top_k == 0 and self.top_p == 0.0)
+
+    @property
+    def changes_top_p(self) -> bool:
+        """Whether top-p becomes another one behind the first token of a call."""
+        return self.top_k == 0 and max(self.top_p * self.top_p_decay, self.top_p_min) != self.top_p > 0.0
 
     @property
     def divisor(self) -> float:
@@ -54,6 +69,7 @@ class Sampler:
         self._sampling = sampling
         self._output_start = output_start
         self._end_id = end_id
+        self._top_p = sampling.top_p
         self.random = np.random.Generator(np.random.Philox(sampling.seed))
 
     @property
@@ -73,10 +89,19 @@ class Sampler:
         adjusted = self.adjust(logits, ids)
         if self._sampling.is_greedy:
             return int(adjusted.argmax())
-        tokens, kept = candidates(adjusted, self._sampling.top_k, self._sampling.top_p)
+        tokens, kept = candidates(adjusted, self._sampling.top_k, self._top_p)
+        if self._sampling.top_k == 0:
+            self._top_p = max(self._top_p * self._sampling.top_p_decay, self._sampling.top_p_min)
         cumulative = np.cumsum(kept)
         drawn = int(np.searchsorted(cumulative, self.random.random() * cumulative[-1], side="right"))
         return int(tokens[min(drawn, len(tokens) - 1)])
+
+    def log_probs(self, logits: NDArray[np.float32], ids: Sequence[int], token: int) -> tuple[float, float]:
+        """Log-probability of the ``token`` chosen behind ``ids``, and the log mass of what top-k sampling kept."""
+        sampling = self._sampling
+        adjusted = apply_rules(logits, sampling.rules, sampling.divisor, ids, self._output_start, self._end_id)
+        top_k = 1 if sampling.is_greedy else sampling.top_k
+        return log_prob(adjusted, token), top_k_log_mass(adjusted, top_k)
 
     def distribution(self, logits: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float64]:
         """The probabilities [vocab_size] of the token behind ``ids``; greedy decoding gives one token all of it."""

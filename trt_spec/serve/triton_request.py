@@ -65,7 +65,10 @@ class TensorReader:
         bad_words: tuple[tuple[int, ...], ...] = (),
         embedding_bias: NDArray[np.float32] | None = None,
     ) -> Sampling:
-        """The sampling parameters; ``top_k`` and ``top_p`` are the names of their tensors."""
+        """The sampling parameters; ``top_k`` and ``top_p`` are the names of their tensors.
+
+        ``top_p`` with ``_decay`` and ``_min`` behind it names those of a top-p that changes; 0 leaves them unset.
+        """
         temperature = self.scalar("temperature")
         try:
             rules = LogitRules(
@@ -82,6 +85,8 @@ class TensorReader:
                 top_p=self.scalar(top_p) or 0.0,
                 seed=self.seed() or 0,
                 rules=rules,
+                top_p_decay=self.scalar(f"{top_p}_decay") or Sampling.top_p_decay,
+                top_p_min=self.scalar(f"{top_p}_min") or Sampling.top_p_min,
             )
         except ValueError as error:
             raise BadRequest(f"{error}.") from None

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -94,3 +96,24 @@ def test_a_minimum_length_keeps_the_end_away_until_it_is_reached():
     sampler = Sampler(Sampling(rules=LogitRules(min_tokens=2)), output_start=3, end_id=0)
     logits = np.array([5.0, 1.0], np.float32)
     assert [sampler.choose(logits, range(length)) for length in (3, 4, 5)] == [1, 1, 0]
+
+
+def test_top_p_decays_to_its_minimum_with_every_token():
+    logits = np.log(np.array([0.4, 0.3, 0.2, 0.1], np.float32))
+    sampling = Sampling(top_p=1.0, top_p_decay=0.5, top_p_min=0.3)
+    seen = [set(), set(), set()]
+    for seed in range(300):
+        sampler = Sampler(replace(sampling, seed=seed))
+        for tokens in seen:
+            tokens.add(sampler.choose(logits))
+    assert seen == [{0, 1, 2, 3}, {0, 1}, {0}]
+    assert sampling.changes_top_p and not Sampling(top_p=0.9).changes_top_p
+    assert Sampling(top_p=0.2, top_p_min=0.5).changes_top_p  # as in C++: the minimum may also raise it
+    assert not replace(sampling, top_k=2).changes_top_p
+
+
+@pytest.mark.parametrize("name", ["top_p_decay", "top_p_min"])
+@pytest.mark.parametrize("value", [-0.5, 0.0, 1.5])
+def test_a_decay_out_of_range_is_named(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}"):
+        Sampling(top_p=0.9, **{name: value})

@@ -24,7 +24,8 @@ Outcome = GenerateResult | Exception
 class Job:
     """A request that was checked, whether its client still waits, and where its outcome goes.
 
-    ``deliver`` is called exactly once, and must not raise.
+    ``deliver`` is called exactly once, after ``deliver_part`` for whatever a streaming request had before; neither may
+    raise.
     """
 
     def __init__(
@@ -32,10 +33,12 @@ class Job:
         request: GenerateRequest,
         deliver: Callable[[Outcome], None],
         is_cancelled: Callable[[], bool] = lambda: False,
+        deliver_part: Callable[[GenerateResult], None] = lambda _: None,
     ) -> None:
         self.request = request
         self.deliver = deliver
         self.is_cancelled = is_cancelled
+        self.deliver_part = deliver_part
 
 
 class Batcher:
@@ -64,6 +67,16 @@ class Batcher:
         self._running, self._waiting = [], deque()
         for job in jobs:
             job.deliver(reason)
+
+    def stop(self, job: Job) -> None:
+        """Ends a job, if it has not ended, with what it has, as the C++ engine does at a ``stop`` request."""
+        if job in self._waiting:
+            self._waiting.remove(job)
+            job.deliver(GenerateResult([]))
+        for running, sequence in self._running:
+            if running is job:
+                self._finish(job, sequence, sequence.take_result())
+        self._running = [(running, sequence) for running, sequence in self._running if running is not job]
 
     def step(self) -> None:
         """Lets waiting jobs in, feeds the next piece of the running ones, and delivers what has ended."""
@@ -100,13 +113,17 @@ class Batcher:
     def _admit(self) -> None:
         """First come, first served, while there is a row."""
         while self._waiting:
-            placement = self._engine.rows.acquire(self._waiting[0].request.input_ids)
+            request = self._waiting[0].request
+            placement = self._engine.rows.acquire(request.input_ids)
             if placement is None:
                 return
-            if placement.copy_from is not None:
-                self._engine.take_over(placement.copy_from.index, placement.row.index, placement.cached_tokens)
-            job = self._waiting.popleft()
-            self._running.append((job, RunningSequence(job.request, placement.row, placement.cached_tokens)))
+            cached_tokens = placement.cached_tokens
+            if request.return_context_logits:
+                cached_tokens = 0
+                placement.row.write(0, ())
+            if placement.copy_from is not None and cached_tokens:
+                self._engine.take_over(placement.copy_from.index, placement.row.index, cached_tokens)
+            self._running.append((self._waiting.popleft(), RunningSequence(request, placement.row, cached_tokens)))
 
     def _feed(self, served: Sequence[tuple[Job, RunningSequence]], pieces: Sequence[Piece]) -> None:
         """One forward pass for all; if it fails, one for each, so that only those fail that must."""
@@ -138,7 +155,9 @@ class Batcher:
             self._finish(job, sequence, error)
             return
         if sequence.finished:
-            self._finish(job, sequence, sequence.result())
+            self._finish(job, sequence, sequence.take_result())
+        elif job.request.streams and sequence.has_news:
+            job.deliver_part(sequence.take_result())
 
     def _finish(self, job: Job, sequence: RunningSequence, outcome: Outcome) -> None:
         """After a failure the row is zeroed: nothing of it may reach the next sequence there."""

@@ -11,6 +11,12 @@ ENGINE_FORMAT = 2
 
 ENGINE_FILES = ("config.json", "model.onnx", "model.onnx.data")
 
+DRAFT_TOKENS_EXTERNAL = 2
+"""The ``speculative_decoding_mode`` of a target engine (tensorrt_llm/models/modeling_utils.py)."""
+
+TOKENS_PER_BLOCK = 32
+"""What the C++ engine's figures count its cache in (trtllm-build's default in 1.x, 64 before). Rows have no blocks."""
+
 
 @dataclass(frozen=True)
 class EngineLimits:
@@ -23,6 +29,10 @@ class EngineLimits:
     max_batch_size: int
     max_seq_len: int
     max_draft_len: int
+    verifies_drafts: bool = False
+    """Built for draft tokens from outside: the C++ engine's layer for those knows no log-probabilities, whether a call
+    brings drafts or not (externalDraftTokensLayer.cpp@1d263f15: every call leaves cumLogProbs and outputLogProbs null).
+    """
 
     def max_output_len(self, prompt_tokens: int) -> int:
         """The target grants what max_seq_len leaves after prompt and draft (TensorRT-LLM's rule)."""
@@ -50,6 +60,7 @@ def load_limits(folder: Path) -> EngineLimits:
         max_batch_size=build["max_batch_size"],
         max_seq_len=build["max_seq_len"],
         max_draft_len=build["max_draft_len"],
+        verifies_drafts=build.get("speculative_decoding_mode") == DRAFT_TOKENS_EXTERNAL,
     )
 
 

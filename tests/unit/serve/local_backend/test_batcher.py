@@ -249,3 +249,67 @@ def test_the_resident_size_stays_flat_over_many_requests(open_engine, reference)
     before = resident_bytes()
     mixed(1700)
     assert resident_bytes() - before < 4 << 20
+
+
+def follow(batcher, request):
+    """Submits a request; its parts and, in the same list, its outcome."""
+    heard = []
+    job = Job(request, heard.append, deliver_part=heard.append)
+    batcher.submit(job)
+    return job, heard
+
+
+def test_a_streaming_request_tells_of_every_token_once(open_engine, reference):
+    batcher = Batcher(open_engine())
+    prompt, greedy = reference[0]
+    asked = {"return_logits": True, "return_log_probs": True, "return_context_logits": True}
+    _, parts = follow(batcher, GenerateRequest(prompt, 6, streams=True, **asked))
+    _, whole = follow(batcher, GenerateRequest(prompt, 6, **asked))
+    while not batcher.is_idle:
+        batcher.step()
+    (whole,) = whole
+    assert [part.new_ids for part in parts] == [[token] for token in greedy[:6]]
+    np.testing.assert_allclose(np.concatenate([part.logits for part in parts]), whole.logits, atol=1e-4)
+    assert [len(part.log_probs) for part in parts] == [1] * 6
+    cumulative = [part.cum_log_prob for part in parts]
+    assert cumulative == sorted(cumulative, reverse=True)
+    assert cumulative[-1] == pytest.approx(whole.cum_log_prob, abs=1e-4)
+    assert [part.context_logits is None for part in parts] == [False] + [True] * 5
+
+
+def test_a_stream_that_ends_at_its_end_id_has_an_empty_last_part(open_engine, reference):
+    batcher = Batcher(open_engine())
+    prompt, greedy = reference[0]
+    _, parts = follow(batcher, GenerateRequest(prompt, 20, end_id=greedy[3], streams=True, return_logits=True))
+    while not batcher.is_idle:
+        batcher.step()
+    assert [part.new_ids for part in parts] == [[greedy[0]], [greedy[1]], [greedy[2]], []]
+    assert parts[-1].logits is None
+
+
+def test_a_stopped_job_ends_with_what_it_has_and_frees_its_row(open_engine, reference):
+    engine = open_engine(1)
+    batcher = Batcher(engine)
+    prompt, greedy = reference[0]
+    running, heard = follow(batcher, GenerateRequest(prompt, 50))
+    waiting, unheard = follow(batcher, GenerateRequest(reference[1][0], 50))
+    for _ in range(3):
+        batcher.step()
+    batcher.stop(waiting)
+    batcher.stop(running)
+    batcher.stop(running)
+    assert [outcome.new_ids for outcome in unheard] == [[]]
+    assert [outcome.new_ids for outcome in heard] == [greedy[:3]]
+    assert batcher.is_idle and not engine.rows.rows[0].is_running
+
+
+def test_context_logits_do_not_offer_a_cache_that_is_not_there_yet(open_engine, reference):
+    """Both are let in by one step: the second must not take over from a row that the first has yet to fill."""
+    prompt, greedy = reference[0]
+    engine = open_engine(3)
+    run(engine, [(0, GenerateRequest([*prompt, 20, 21], 1), None)])
+    jobs = [
+        (0, GenerateRequest([*prompt, 30], 2, return_context_logits=True), None),
+        (0, GenerateRequest([*prompt, *greedy[:3]], 5), None),
+    ]
+    assert run(engine, jobs)[1].new_ids == greedy[3:8]

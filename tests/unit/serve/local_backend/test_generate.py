@@ -217,3 +217,89 @@ def test_draft_logits_of_another_shape_are_refused(engine, reference):
     request = GenerateRequest(reference[0][0], 3, [5, 6], draft_logits=np.zeros((1, 320), np.float32))
     with pytest.raises(RequestRefused, match=r"shape \[1, 320\], expected \[2, 320\]"):
         check_request(engine, request)
+
+
+def all_logits(engine, ids):
+    """Logits [len(ids), vocab_size] behind each of ``ids``, by a call of their own."""
+    return generate(engine, GenerateRequest(list(ids), 1, return_context_logits=True)).context_logits
+
+
+def log_softmax(rows):
+    rows = rows.astype(np.float64)
+    return (
+        rows
+        - np.log(np.exp(rows - rows.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True))
+        - rows.max(axis=1, keepdims=True)
+    )
+
+
+def test_context_logits_cover_the_whole_prompt_whatever_was_cached(engine, reference):
+    prompt, expected = reference[0]
+    first = generate(engine, GenerateRequest(prompt, 3, return_logits=True))
+    engine.fed = 0
+    again = generate(engine, GenerateRequest(prompt, 3, return_logits=True, return_context_logits=True))
+    assert engine.fed == len(prompt) + 2  # nothing was taken over
+    assert again.new_ids == first.new_ids == expected[:3]
+    assert again.context_logits.shape == (len(prompt), 320)
+    np.testing.assert_allclose(again.context_logits[-1], again.logits[0])
+    np.testing.assert_allclose(again.logits, first.logits, atol=1e-4)
+    whole = all_logits(engine, [*prompt, *expected[:3]])
+    np.testing.assert_allclose(again.context_logits, whole[: len(prompt)], atol=1e-4)
+
+
+def test_context_logits_beside_drafts(engine, reference):
+    prompt, expected = reference[1]
+    request = GenerateRequest(prompt, 4, expected[:3], return_logits=True, return_context_logits=True)
+    result = generate(engine, request)
+    assert result.new_ids == expected[:4]
+    assert result.context_logits.shape == (len(prompt), 320)
+    assert result.logits.argmax(axis=1).tolist() == expected[:4]
+
+
+def test_a_cache_that_context_logits_left_is_sound(open_engine, reference):
+    engine = open_engine(3)
+    prompt, expected = reference[0]
+    other = [*prompt, 20, 21]
+    generate(engine, GenerateRequest(other, 1))
+    all_logits(engine, prompt)
+    assert generate(engine, GenerateRequest([*prompt, *expected[:2]], 5)).new_ids == expected[2:7]
+
+
+@pytest.mark.parametrize("normalizes", [True, False])
+def test_log_probs_of_a_greedy_answer(engine, reference, normalizes):
+    prompt, expected = reference[0]
+    request = GenerateRequest(prompt, 6, return_log_probs=True, normalize_log_probs=normalizes)
+    result = generate(engine, request)
+    rows = log_softmax(all_logits(engine, [*prompt, *expected[:5]])[len(prompt) - 1 :])
+    values = rows[np.arange(6), expected[:6]]
+    assert result.cum_log_prob == pytest.approx(values.sum(), abs=1e-4)
+    np.testing.assert_allclose(result.log_probs, np.zeros(6) if normalizes else values, atol=1e-4)
+
+
+def test_the_end_id_counts_in_the_cumulative_log_prob_alone(engine, reference):
+    prompt, expected = reference[0]
+    asked = {"return_log_probs": True, "normalize_log_probs": False}
+    ended = generate(engine, GenerateRequest(prompt, 20, end_id=expected[5], **asked))
+    whole = generate(engine, GenerateRequest(prompt, 6, **asked))
+    np.testing.assert_allclose(ended.log_probs, whole.log_probs[:5], atol=1e-4)
+    assert ended.cum_log_prob == pytest.approx(whole.cum_log_prob, abs=1e-4)
+
+
+def test_log_probs_of_sampled_tokens_are_those_of_their_candidates(engine, reference):
+    prompt, _ = reference[0]
+    sampling = Sampling(temperature=1.5, top_k=4, seed=3)
+    request = GenerateRequest(prompt, 5, sampling=sampling, return_log_probs=True, return_logits=True)
+    result = generate(engine, request)
+    kept = [np.log(probabilities(row, sampling)[t]) for row, t in zip(result.logits, result.new_ids, strict=True)]
+    np.testing.assert_allclose(result.log_probs, kept, atol=1e-5)
+    assert result.cum_log_prob < sum(kept)
+
+
+def test_figures_tell_how_a_request_ran(engine, reference):
+    prompt, expected = reference[0]
+    fresh = generate(engine, GenerateRequest(prompt, 3)).figures
+    assert fresh.reused_tokens == fresh.accepted_tokens == 0
+    assert 0 < fresh.scheduled_ns < fresh.first_token_ns < fresh.last_token_ns
+    drafts = [*expected[:2], (expected[2] + 1) % 320]
+    verified = generate(engine, GenerateRequest(prompt, 4, drafts)).figures
+    assert (verified.reused_tokens, verified.accepted_tokens) == (len(prompt) - 1, 2)
