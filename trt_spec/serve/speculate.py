@@ -12,7 +12,7 @@ from .sampling import Sampling
 from .stopping import StopWords, find_stop
 
 STREAM_CHUNK_TOKENS = 8
-"""Tokens a call when the target streams alone, after a first call of one token."""
+"""Tokens a call when the target streams alone, after a first call of one token, or tells log-probabilities."""
 
 PLAIN_CHUNK_TOKENS = 64
 """Tokens a call when nobody waits for the first words: enough that calls cost nothing, few enough that a client who
@@ -30,14 +30,17 @@ class SpeculationRequest:
     stop_words: StopWords = ()
     sampling: Sampling = field(default_factory=Sampling)
     streams: bool = False
+    wants_log_probs: bool = False
 
 
 @dataclass
 class RoundCounts:
-    """Drafted and accepted tokens of every round, one entry a round."""
+    """Drafted and accepted tokens of every round, one entry a round; and where they are wanted, ``log_probs`` of every
+    id of the answer."""
 
     drafted: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,15 @@ class EngineCall:
     end_id: int | None
     stop_words: StopWords
     draft_ids: Sequence[int] = ()
+    wants_log_probs: bool = False
+
+
+@dataclass(frozen=True)
+class TargetTokens:
+    """New ids without the end id, and their log-probabilities if the call wants them."""
+
+    ids: list[int]
+    log_probs: Sequence[float] = ()
 
 
 class DraftFailed(Exception):
@@ -57,11 +69,11 @@ class DraftFailed(Exception):
 
 
 class Engines(Protocol):
-    """The two engines; both return new ids only, without the end id. ``draft`` may raise DraftFailed."""
+    """The two engines; ``draft`` returns new ids, without the end id, or raises DraftFailed."""
 
     async def draft(self, call: EngineCall) -> list[int]: ...
 
-    async def target(self, call: EngineCall) -> list[int]: ...
+    async def target(self, call: EngineCall) -> TargetTokens: ...
 
 
 async def speculate(engines: Engines, request: SpeculationRequest, counts: RoundCounts) -> AsyncIterator[list[int]]:
@@ -90,7 +102,13 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
             rules = replace(sampling.rules, min_tokens=missing, bad_words=(*sampling.rules.bad_words, *banned))
             sampling = replace(sampling, rules=rules)
         return EngineCall(
-            ids, max_new_tokens, sampling, end_id, request.stop_words if missing else stop_words, draft_ids
+            ids,
+            max_new_tokens,
+            sampling,
+            end_id,
+            request.stop_words if missing else stop_words,
+            draft_ids,
+            wants_log_probs=request.wants_log_probs and role == "target",
         )
 
     speculates = request.draft_len > 0
@@ -107,7 +125,8 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
         except DraftFailed:
             speculates, draft_ids = False, []
         asked = len(draft_ids) + 1 if speculates else _plain_chunk(request, room, is_first)
-        new_ids = await engines.target(call("target", asked, draft_ids))
+        told = await engines.target(call("target", asked, draft_ids))
+        new_ids = told.ids
         accepted = count_accepted(draft_ids, new_ids)
         if speculates:
             counts.drafted.append(len(draft_ids))
@@ -123,6 +142,7 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
             ended = True
             new_ids = new_ids[:-1]
         ids.extend(new_ids)
+        counts.log_probs.extend(told.log_probs[: len(new_ids)])
         yield new_ids
         if ended:
             return
@@ -138,6 +158,7 @@ def fresh_seed(sampling: Sampling, purpose: str) -> Sampling:
 
 def _plain_chunk(request: SpeculationRequest, room: int, is_first: bool) -> int:
     """How many tokens the target alone is asked for at once."""
-    if not request.streams:
-        return min(room, PLAIN_CHUNK_TOKENS)
-    return 1 if is_first else min(room, STREAM_CHUNK_TOKENS)
+    if request.streams:
+        return 1 if is_first else min(room, STREAM_CHUNK_TOKENS)
+    # Log-probabilities may cost a row of logits for every token, which a call has to carry.
+    return min(room, STREAM_CHUNK_TOKENS if request.wants_log_probs else PLAIN_CHUNK_TOKENS)

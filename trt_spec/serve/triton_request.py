@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .contract import HARMLESS, MIN_TOKENS_NAMES, NEUTRAL, SEED_NAMES
+from .contract import ADVICE, HARMLESS, MIN_TOKENS_NAMES, NEUTRAL, SEED_NAMES
 from .logit_rules import LogitRules
 from .sampling import Sampling
 
@@ -108,7 +108,8 @@ class TensorReader:
                 value = self.scalar(name)
                 if value is not None and value not in NEUTRAL[name]:
                     raise BadRequest(
-                        f"{name} {value!r} is not supported here; leave it out or send {NEUTRAL[name][-1]!r}."
+                        f"{name} {value!r} is not supported here; leave it out or send {NEUTRAL[name][-1]!r}. "
+                        f"{ADVICE.get(name, '')}".rstrip()
                     )
             elif self._asks(name):
                 raise BadRequest(f"{name} is not supported here; leave it out.")

@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 from trt_spec.serve.acceptance import accept_tokens
 from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampling
-from trt_spec.serve.speculate import RoundCounts, SpeculationRequest, speculate
+from trt_spec.serve.speculate import RoundCounts, SpeculationRequest, TargetTokens, speculate
 from trt_spec.serve.stopping import find_stop
 
 END = 0
+
+
+def log_prob_of(token):
+    return -0.5 * token - 0.25
 
 
 class FunctionEngines:
@@ -22,7 +26,8 @@ class FunctionEngines:
         self.calls = []
 
     async def target(self, call):
-        return self._run("target", call)
+        ids = self._run("target", call)
+        return TargetTokens(ids, [log_prob_of(token) for token in ids] if call.wants_log_probs else ())
 
     async def draft(self, call):
         return self._run("draft", call)
@@ -214,3 +219,21 @@ def test_minimum_length_and_bad_words_hold_over_rounds(
         streams=streams,
     )
     assert said == expected[len(prompt) :]
+
+
+@given(st.integers(0, 4), st.integers(2, 9), st.lists(st.integers(1, 8), max_size=2), st.booleans())
+@settings(max_examples=100)
+def test_log_probs_belong_to_the_ids_of_the_answer(draft_len, vocab, stop, streams):
+    engines = FunctionEngines(hashed(1, vocab), hashed(2, vocab))
+    found, counts, _ = answer(
+        engines,
+        prompt_ids=[1, 2],
+        max_tokens=23,
+        draft_len=draft_len,
+        end_ids=(END, 1),
+        stop_words=(tuple(stop),) if stop else (),
+        streams=streams,
+        wants_log_probs=True,
+    )
+    assert counts.log_probs == [log_prob_of(token) for token in found]
+    assert all(call.wants_log_probs == (role == "target") for role, call in engines.calls)
