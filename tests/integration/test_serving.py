@@ -225,6 +225,42 @@ def test_bad_words_are_never_said(served):
     assert kept[0] == kept[1] != free
 
 
+@pytest.mark.parametrize("text", PROMPTS[:3])
+def test_b097_a_bias_holds_with_speculation_as_without(served, text):
+    bias = {"embedding_bias_words": ["x", "q"], "embedding_bias_weights": [100.0, 100.0]}
+    for more in ({}, {"frequency_penalty": 2.0}):
+        plain = generate(served, text, num_draft_tokens=0, **bias, **more)["text_output"]
+        assert len(plain) == 24 and set(plain) <= {"x", "q"}
+        answer = generate(served, text, num_draft_tokens=MAX_DRAFT_LEN, **bias, **more)
+        assert answer["text_output"] == plain
+        assert answer["total_accepted_draft_tokens"] > 0  # the draft was biased alike
+        assert "".join(event["text_output"] for event in events(served, text, **bias, **more)) == plain
+
+
+LOG_PROB_RULES = {
+    "greedy": {},
+    "penalties": {"repetition_penalty": 1.3, "presence_penalty": 0.5, "temperature": 0.7},
+    "minimum": {"min_tokens": 20},
+    "bias": {"embedding_bias_words": ["x"], "embedding_bias_weights": [3.0]},
+}
+
+
+@pytest.mark.parametrize("rule", LOG_PROB_RULES)
+def test_log_probs_with_speculation_are_those_without(served, rule):
+    asked = {"return_log_probs": True, "return_perf_metrics": True, **LOG_PROB_RULES[rule]}
+    plain = generate(served, "hello", num_draft_tokens=0, **asked)
+    assert len(plain["output_log_probs"]) == len(plain["output_ids"])
+    assert max(plain["output_log_probs"]) <= 0.0 and min(plain["output_log_probs"]) < -0.01
+    assert plain["cum_log_probs"] == pytest.approx(sum(plain["output_log_probs"]), rel=1e-4)
+    answer = generate(served, "hello", num_draft_tokens=MAX_DRAFT_LEN, **asked)
+    assert answer["output_ids"] == plain["output_ids"] and answer["total_draft_tokens"] > 0
+    np.testing.assert_allclose(answer["output_log_probs"], plain["output_log_probs"], atol=1e-3)
+    streamed = events(served, "hello", **asked)
+    told = np.concatenate([np.atleast_1d(event.get("output_log_probs", [])) for event in streamed])
+    np.testing.assert_allclose(told, plain["output_log_probs"], atol=1e-3)
+    assert streamed[-1]["cum_log_probs"] == pytest.approx(plain["cum_log_probs"], rel=1e-3)
+
+
 @pytest.mark.parametrize("draft_tokens", [0, MAX_DRAFT_LEN])
 def test_b098_an_answer_is_as_long_as_asked(served, draft_tokens):
     stopped = generate(served, "hello", return_perf_metrics=True, num_draft_tokens=0)
@@ -260,6 +296,12 @@ BAD_REQUESTS = {
     "beams": ({"text_input": "a", "max_tokens": 4, "beam_width": 4}, "beam_width 4 is not supported"),
     "minimum over the maximum": ({"text_input": "a", "max_tokens": 4, "min_tokens": 5}, "more than max_tokens 4"),
     "a dictionary of bad words": ({"text_input": "a", "max_tokens": 4, "bad_words": ["x"] * 300}, "at most 256"),
+    "several answers": ({"text_input": "a", "max_tokens": 4, "num_return_sequences": 2}, "Send a request for each"),
+    "bias without weights": (
+        {"text_input": "a", "max_tokens": 4, "embedding_bias_words": ["x"]},
+        "one weight for each word",
+    ),
+    "context logits": ({"text_input": "a", "max_tokens": 4, "return_context_logits": True}, "return_context_logits"),
     "guided": ({"text_input": "a", "max_tokens": 4, "guided_decoding_guide_type": "json"}, "guided_decoding"),
     "two seeds": ({"text_input": "a", "max_tokens": 4, "seed": 1, "random_seed": 2}, "two names of one input"),
     "wrong type": ({"text_input": "a", "max_tokens": "four"}, "unable to parse"),
