@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from trt_spec.deploy.launch import LaunchOptions, check_repository, judge_server, launch_triton, running_triton
+from trt_spec.deploy.launch import LaunchOptions, check_repository, launch_triton, running_triton
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, Tensor, render_pbtxt
-from trt_spec.deploy.process_group import list_group, wait_for_exit
+from trt_spec.deploy.process_group import list_session, wait_for_exit
 from trt_spec.deploy.server import SERVER_FILE, SHM_DIR, RunningServer, end_server, load_server, stop_triton
+from trt_spec.deploy.supervise import judge_server
 from trt_spec.deploy.triton import find_triton, write_backends
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed
 
@@ -102,9 +104,19 @@ def ask_echo(server: RunningServer) -> list[object]:
     return post(server, "echo", [{"name": "x", "datatype": "INT32", "shape": [1], "data": [42]}])
 
 
+def find_workers(workspace: Path) -> set[int]:
+    """The processes that work in a folder: a server's and its models'."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "cwd").readlink() == workspace and (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+    return found
+
+
 def assert_nothing_left(server: RunningServer) -> None:
     assert not server.is_alive()
-    assert list_group(server.pid) == []
+    assert list_session(server.pid) == []
     assert list(SHM_DIR.glob(f"{server.shm_prefix}*")) == []
 
 
@@ -158,20 +170,23 @@ def test_backend_beside_its_package(options: LaunchOptions, tmp_path: Path) -> N
     assert_nothing_left(server)
 
 
-def test_a_broken_model_then_a_good_one_at_once(options: LaunchOptions) -> None:
+def test_t004_a_broken_model_then_a_good_one_at_once(options: LaunchOptions) -> None:
     write_model(options.repository, "broken", BROKEN)
+    seen: set[int] = set()
     with pytest.raises(StepFailed, match="model broken: FileNotFoundError: no engine in /nowhere") as failure:
-        launch_triton(options)
+        launch_triton(options, on_wait=lambda _: seen.update(find_workers(options.workspace)))
     assert "model.py(4): initialize" in str(failure.value)
     assert str(options.workspace / "triton.log") in str(failure.value)
     assert not (options.workspace / SERVER_FILE).exists()
+    assert seen, "no process was there, so this test shows nothing"
+    assert find_workers(options.workspace) == set()
     (options.repository / "broken" / "1" / "model.py").write_text(ECHO)
     with running_triton(options) as server:
         assert ask_echo(server) == [42]
     assert_nothing_left(server)
 
 
-def test_a_model_that_never_finishes_loading_is_named_at_the_deadline(options: LaunchOptions) -> None:
+def test_t001_a_model_that_never_finishes_loading_is_named_at_the_deadline(options: LaunchOptions) -> None:
     write_model(options.repository, "slow", "import time\ntime.sleep(3600)\n")
     impatient = LaunchOptions(repository=options.repository, workspace=options.workspace, timeout_s=2, **options.ports)
     started: list[RunningServer] = []
@@ -186,7 +201,7 @@ def test_a_model_that_never_finishes_loading_is_named_at_the_deadline(options: L
     assert_nothing_left(started[-1])
 
 
-def test_a_missing_model_py_is_found_before_the_start(options: LaunchOptions) -> None:
+def test_t001_a_missing_model_py_is_found_before_the_start(options: LaunchOptions) -> None:
     write_model(options.repository, "hollow", None)
     with pytest.raises(SpecError, match=r"hollow/1/model\.py is missing"):
         launch_triton(options)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, Tensor, render_pbtxt
-from trt_spec.deploy.process_group import list_group, read_start_ticks
+from trt_spec.deploy.process_group import list_session, read_start_ticks
 from trt_spec.deploy.server import SHM_DIR, RunningServer, load_server, stop_triton
+from trt_spec.deploy.supervise import find_parts
 
 ROOT = Path(__file__).parents[2]
 IDLE = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
@@ -69,7 +72,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
 
 
 def assert_nothing_left(server: RunningServer) -> None:
-    assert list_group(server.pid) == []
+    assert list_session(server.pid) == []
     assert list(SHM_DIR.glob(f"{server.shm_prefix}*")) == []
 
 
@@ -100,6 +103,43 @@ def test_a_server_that_dies_ends_the_command(repository: Path, free_ports: dict[
     assert_nothing_left(server)
 
 
+def test_b078_a_model_that_dies_ends_the_command(repository: Path, free_ports: dict[str, int]) -> None:
+    """Triton stays ready without it, and answers no request for that model any more."""
+    process = start(repository, free_ports)
+    read_until(process, "Stop it with Ctrl-C.")
+    server = load_server(repository.parent / "w")
+    assert server is not None
+    (stub,) = (part for part in find_parts(server) if "triton_python_backend_stub" in part.programs)
+    os.kill(stub.pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"Process {stub.pid} (triton_python_backend_stub of " in err
+    assert "idle/1/model.py) has ended, Triton itself has not" in err
+    assert_nothing_left(server)
+
+
+def test_two_commands_at_the_same_instant_on_the_same_ports(repository: Path, free_ports: dict[str, int]) -> None:
+    """Both find the ports free; one of them becomes ready, the other never says so."""
+    other = repository.parent / "other" / "repository"
+    shutil.copytree(repository, other)
+    commands = [start(folder, free_ports) for folder in (repository, other)]
+    try:
+        deadline = time.monotonic() + 60
+        while all(command.poll() is None for command in commands) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        ended = next(command for command in commands if command.poll() is not None)
+        _, err = ended.communicate(timeout=60)
+        assert ended.returncode in (1, 3)
+        assert "Triton is ready" not in err
+        assert "already in use" in err
+        (runs,) = (command for command in commands if command is not ended)
+        assert "Triton is ready" in read_until(runs, "Stop it with Ctrl-C.")
+    finally:
+        for command in commands:
+            command.send_signal(signal.SIGINT)
+            command.communicate(timeout=60)
+
+
 def test_detached_until_stop(repository: Path, free_ports: dict[str, int]) -> None:
     process = start(repository, free_ports, "--detach")
     _, err = process.communicate(timeout=120)
@@ -117,10 +157,11 @@ def test_detached_until_stop(repository: Path, free_ports: dict[str, int]) -> No
     assert "No server of trtspec is running there." in done.stderr
 
 
-def test_port_in_use(repository: Path, free_ports: dict[str, int]) -> None:
+def test_b077_a_port_in_use_is_refused_with_its_owner(repository: Path, free_ports: dict[str, int]) -> None:
     with socket.create_server(("127.0.0.1", free_ports["grpc_port"])):
         process = start(repository, free_ports)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert f"Port {free_ports['grpc_port']} on 127.0.0.1 (serve.grpc_port) is already in use." in err
+    where = f"Port {free_ports['grpc_port']} on 127.0.0.1 (serve.grpc_port)"
+    assert f"{where} is already in use by process {os.getpid()} (" in err
     assert not (repository.parent / "w" / "server.json").exists()

@@ -1,32 +1,74 @@
-"""``trtspec deploy``: write the Triton model repository of a built spec."""
+"""``trtspec deploy``: write the Triton model repository of a built spec, and the files that start it."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from trt_spec.deploy.launch_files import Deployed, TargetName
+    from trt_spec.spec.model import Spec
+
+_TARGETS = ("triton", "compose", "k8s", "slurm")  # launch_files.TARGETS, named here so that --help imports nothing
 
 
 @click.command("deploy")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-o", "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder that build wrote to.")
+@click.option(
+    "--to",
+    type=click.Choice(_TARGETS),
+    default="triton",
+    show_default=True,
+    help="Host to write launch files for; all but triton have a repository of their own.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as one JSON document.")
-def command(spec: Path, workspace: Path | None, as_json: bool) -> None:
-    """Write the Triton model repository of a built SPEC to WORKSPACE/repository."""
+def command(spec: Path, workspace: Path | None, to: TargetName, as_json: bool) -> None:
+    """Write the Triton model repository of SPEC, and the files that start Triton on it.
+
+    Backends engine and onnx must be built first; llmapi needs no build.
+    """
+    from trt_spec.deploy.launch_files import deploy_to
     from trt_spec.deploy.ownership import read_marker
-    from trt_spec.deploy.workspace import deploy_workspace
     from trt_spec.plan.workspace import resolve_workspace
     from trt_spec.spec.load import load_spec
 
     loaded = load_spec(spec)
-    repository = deploy_workspace(resolve_workspace(loaded.name, workspace), loaded)
-    written = read_marker(repository) or {}
+    deployed = deploy_to(resolve_workspace(loaded.name, workspace), loaded, to)
+    written = read_marker(deployed.repository) or {}
     if as_json:
-        click.echo(json.dumps({"repository": str(repository), **written}, indent=2, ensure_ascii=False))
+        files = {"folder": str(deployed.folder), "launch_files": list(deployed.files)} if deployed.folder else {}
+        document = {"repository": str(deployed.repository), "to": to, **files, **written}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    click.echo(f"Wrote {repository}: {', '.join(written.get('models', ()))}.", err=True)
-    if loaded.backend == "engine":  # on a CPU nobody else names them
+    click.echo(f"Wrote {deployed.repository}: {', '.join(written.get('models', ()))}.", err=True)
+    if loaded.backend != "onnx":  # on a CPU nobody else names them
         click.echo(f"Tensor names: {written.get('dialect', {}).get('trust')}.", err=True)
-    click.echo(f"Start it with: trtspec serve {shlex.quote(str(spec))}", err=True)
+    if loaded.backend == "llmapi":
+        _print_llmapi(loaded)
+    click.echo(_next_step(spec, deployed, to), err=True)
+
+
+def _print_llmapi(spec: Spec) -> None:
+    from trt_spec.plan.llmapi import plan_llmapi
+
+    for finding in plan_llmapi(spec).findings:
+        click.echo(f"{finding.severity}: {finding.message} {finding.remedy}".rstrip(), err=True)
+    click.echo("compare/ beside it serves the same models with trtllm-serve and vLLM.", err=True)
+
+
+def _next_step(spec: Path, deployed: Deployed, to: str) -> str:
+    if deployed.folder is None:
+        return f"Start it with: trtspec serve {shlex.quote(str(spec))}"
+    folder = shlex.quote(str(deployed.folder))
+    start = {
+        "triton": f"trtspec serve {shlex.quote(str(spec))}, or by hand: {folder}/launch.sh",
+        "compose": f"docker compose --project-directory {folder} up --detach --wait",
+        "k8s": f"kubectl apply -k {folder}",
+        "slurm": f"sbatch {folder}/trtspec.sbatch",
+    }[to]
+    return f"Wrote {deployed.folder}: {', '.join(deployed.files)}.\nStart it with: {start}"

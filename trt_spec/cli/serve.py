@@ -1,4 +1,4 @@
-"""``trtspec serve``: start the embedded Triton on a deployed spec and wait until it is ready."""
+"""``trtspec serve``: start Triton on a deployed spec and wait until it is ready."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from trt_spec.deploy.launch import LaunchOptions
     from trt_spec.deploy.server import RunningServer
 
 _PORT = click.IntRange(1, 65535)
@@ -26,20 +27,31 @@ _NEWS_EVERY_S = 5.0
 def command(target: Path, workspace: Path | None, detach: bool, **overrides: Any) -> None:
     """Serve a deployed SPEC, or any model repository REPO, and stop it at Ctrl-C.
 
-    This is the CPU server from the nvidia-pytriton package; it serves specs of backend onnx.
+    Backend onnx and bare repositories get the CPU server of the nvidia-pytriton package. Backends engine and llmapi get
+    NVIDIA's Triton on this GPU host: the one here, or the version's container by docker.
+
+    In the foreground the server is watched: when one of its processes ends or it stays unready for 30 s, all of it is
+    stopped and the exit code is 1. With --detach nobody watches; `trtspec stop` ends what is left.
     """
     from trt_spec.deploy.foreground import run_until_stopped
     from trt_spec.deploy.launch import launch_triton
     from trt_spec.deploy.workspace import resolve_launch
 
     options = resolve_launch(target, workspace, overrides)
-    click.echo(f"Starting Triton on {options.repository}", err=True)
+    click.echo(f"Starting Triton on {options.repository}{_describe_place(options)}", err=True)
     if detach:
         _print_endpoints(launch_triton(options, _Waiting().report))
         click.echo(f"Stop it with: trtspec stop {options.workspace}", err=True)
         return
     run_until_stopped(options, _announce, _Waiting().report)
     click.echo("Triton has stopped.", err=True)
+
+
+def _describe_place(options: LaunchOptions) -> str:
+    if options.gpu_host is None:
+        return ""
+    runner = options.gpu_host.runner
+    return f" in {runner.image}" if runner.server is None else f" with {runner.server}"
 
 
 class _Waiting:

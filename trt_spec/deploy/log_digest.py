@@ -12,7 +12,12 @@ TAIL_BYTES = 1 << 20
 _NOISE = ("CudaDriverHelper", "Failed to initialize NVML", "DCGM", "pinned memory", "Unable to allocate pinned")
 _STAMP = re.compile(r"^[EWIF]\d{4} [\d:.]+ \d+ [\w.]+:\d+\] ?")
 _HOPELESS = "error while loading shared libraries"  # a model's process died at once; Triton waits for it regardless
-_ERROR = re.compile(rf"^(E\d{{4}} |F\d{{4}} |error: |\[libprotobuf (ERROR|FATAL)|.*{_HOPELESS})")
+_ERROR = re.compile(
+    rf"^(E\d{{4}} |F\d{{4}} |error: |\[libprotobuf (ERROR|FATAL)|\[TensorRT-LLM\]\[ERROR\]|docker: |.*{_HOPELESS})"
+)
+_RANK = re.compile(r"^\[\d+,\d+\]<std(out|err)>: ?")  # mpirun --tag-output
+# What the C++ backend wraps an engine's own error in, and where it was thrown.
+_WRAPPING = re.compile(r"^(unexpected error when creating modelInstanceState: )?(\[TensorRT-LLM\]\[ERROR\] )?")
 _LOADING = re.compile(r'"loading: (?P<model>[^"]+):\d+"')
 _FINISHED = re.compile(r"(successfully loaded|failed to load) '(?P<model>[^']+)'")
 _FAILED = re.compile(r"failed to load '(?P<model>[^']+)' version \d+: (?:\w[\w ]*: )?(?P<reason>.*)", re.DOTALL)
@@ -42,7 +47,7 @@ def render_log_digest(text: str) -> str:
     """
     causes: list[str] = []
     consequences: list[str] = []
-    lines = text.splitlines()
+    lines = [_RANK.sub("", line) for line in text.splitlines()]
     for line in lines:
         if not _ERROR.match(line) or any(word in line for word in _NOISE):
             continue
@@ -77,6 +82,8 @@ def _clean(line: str) -> str:
     if failed:
         line = f"model {failed['model']}: {failed['reason']}"
     line = line.removeprefix("ERROR: Failed to create instance: ").removeprefix("error: ")
+    model, separator, rest = line.partition(": ") if failed else ("", "", line)
+    line = f"{model}{separator}{_WRAPPING.sub('', rest)}"
     reason, _, places = line.partition("\n\nAt:\n")
     place = places.strip().splitlines()[0].strip() if places.strip() else ""
     return " ".join(reason.split()) + (f" [{place}]" if place else "")

@@ -6,6 +6,7 @@ import errno
 import socket
 from collections.abc import Mapping
 
+from trt_spec.deploy.listeners import find_listener
 from trt_spec.errors import EnvironmentMissing, SpecError
 
 
@@ -59,11 +60,16 @@ def _explain(error: OSError, address: str, field: str, port: int, remedy: str) -
             f"serve.host (--host) resolves to {address}, which is no address of this machine.",
             remedy="Use 127.0.0.1 for this machine only, or 0.0.0.0 for all of its addresses.",
         )
-    found = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
+    found = _describe_use(port) if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
     return EnvironmentMissing(
         f"Port {port} on {address} (serve.{field}) {found}.",
         remedy=remedy or f"Stop what listens there, or choose another port with {_flag(field)} or serve.{field}.",
     )
+
+
+def _describe_use(port: int) -> str:
+    owner = find_listener(port)
+    return "is already in use" + ("" if owner is None else f" by process {owner[0]} ({owner[1]})")
 
 
 def _flag(field: str) -> str:

@@ -8,7 +8,9 @@ import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from trt_spec.deploy.container import CONTAINER_PATTERN, remove_container
 from trt_spec.deploy.process_group import kill_processes, read_start_ticks, send_signal, wait_for_exit
+from trt_spec.errors import EnvironmentMissing
 from trt_spec.util.files import write_text_atomic
 
 SERVER_FILE = "server.json"
@@ -21,9 +23,10 @@ SHM_PREFIX_PATTERN = re.compile(r"trtspec_[0-9a-f]{8,}_")
 
 @dataclass(frozen=True)
 class RunningServer:
-    """One Triton process, identified by pid and start time; it leads a process group of its own.
+    """One server, identified by pid and start time of the process that leads its session.
 
-    ``shm_prefix`` begins the names of its shared memory files and stands on the command line of all its processes.
+    That is tritonserver itself, mpirun, or the client that holds a container. ``shm_prefix`` begins the names of shared
+    memory files and is the mark of all its processes. ``container`` is None where it runs natively.
     """
 
     pid: int
@@ -36,6 +39,8 @@ class RunningServer:
     log: str
     shm_prefix: str
     deployment_id: str | None = None  # of the repository, as it was at the start
+    container: str | None = None
+    stop_timeout_s: float = STOP_TIMEOUT_S
 
     @property
     def reach_host(self) -> str:
@@ -75,25 +80,33 @@ def load_server(workspace: Path) -> RunningServer | None:
     except (OSError, ValueError, TypeError):
         return None
     # Processes are signalled and files removed by these two, so nothing but our own form is believed.
-    trusted = isinstance(server.pid, int) and server.pid > 1 and SHM_PREFIX_PATTERN.fullmatch(str(server.shm_prefix))
-    return server if trusted else None
+    is_ours = (
+        isinstance(server.pid, int)
+        and server.pid > 1
+        and SHM_PREFIX_PATTERN.fullmatch(str(server.shm_prefix)) is not None
+        and (server.container is None or CONTAINER_PATTERN.fullmatch(str(server.container)) is not None)
+        and isinstance(server.stop_timeout_s, int | float)
+    )
+    return server if is_ours else None
 
 
-def end_server(server: RunningServer, timeout_s: float = STOP_TIMEOUT_S) -> None:
+def end_server(server: RunningServer, timeout_s: float | None = None) -> None:
     """End a server and everything it started, and remove its shared memory; safe to repeat, and for one long gone.
 
-    The server is asked first, so that its models finish; what is left after ``timeout_s`` seconds, or at Ctrl-C while
-    waiting, is killed.
+    The server is asked first, so that its models finish; what is left after ``timeout_s`` seconds (the server's own
+    time limit if None), or at Ctrl-C while waiting, is killed. Raises EnvironmentMissing if its container stays.
     """
-    mark = server.shm_prefix
+    timeout_s = server.stop_timeout_s if timeout_s is None else timeout_s
+    leads_session = False
     try:
-        if server.is_alive():
-            mark = ""  # it leads its group still, so whatever is in there is its own, children of model code too
+        if leads_session := server.is_alive():  # then whatever is in there is its own
             send_signal(server.pid, signal.SIGTERM)
             wait_for_exit(server.pid, server.start_ticks, timeout_s)
     finally:
-        kill_processes(server.pid, mark)
+        kill_processes(server.pid, server.shm_prefix, whole_session=leads_session)
         remove_shared_memory(server.shm_prefix)
+        if server.container is not None:
+            remove_container(server.container)
 
 
 def remove_shared_memory(prefix: str) -> None:
@@ -112,6 +125,10 @@ def stop_triton(workspace: Path) -> RunningServer | None:
     try:
         if server is not None:
             end_server(server)
-    finally:
+    except EnvironmentMissing:
+        raise  # something runs still, so the record stays for the next attempt
+    except BaseException:
         (workspace / SERVER_FILE).unlink(missing_ok=True)
+        raise
+    (workspace / SERVER_FILE).unlink(missing_ok=True)
     return server if was_alive else None

@@ -7,13 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trt_spec.deploy.deployment import Deployment
+from trt_spec.deploy.gpu_host.llmapi import find_llmapi_runner, llmapi_timeout_s, resolve_llmapi_host
+from trt_spec.deploy.gpu_host.resolve import find_engine_runner, ready_timeout_s, resolve_engine_host
 from trt_spec.deploy.launch import LaunchOptions
+from trt_spec.deploy.llmapi import deploy_llmapi
 from trt_spec.deploy.ownership import MARKER_FILE, read_marker
 from trt_spec.deploy.repository import write_repository
+from trt_spec.deploy.resolve import resolve_deployment
 from trt_spec.deploy.server import SERVER_FILE
-from trt_spec.errors import EnvironmentMissing, SpecError
-from trt_spec.plan.manifest import Manifest, load_manifest, resolve_deployment_id
+from trt_spec.errors import SpecError
+from trt_spec.plan.manifest import load_manifest, resolve_deployment_id
 from trt_spec.plan.workspace import WORKSPACES, Workspace, resolve_workspace
 from trt_spec.spec.load import load_spec
 from trt_spec.spec.model import Spec
@@ -22,53 +25,35 @@ from trt_spec.util.files import exclusive
 LOCAL_BACKENDS = ("onnx",)  # what the embedded Triton can serve
 
 
-def deploy_workspace(workspace: Workspace, spec: Spec | None = None) -> Path:
+def deploy_workspace(
+    workspace: Workspace, spec: Spec | None = None, *, repository: Path | None = None, root: str | None = None
+) -> Path:
     """Write the model repository of a built workspace and return its path.
 
-    With ``spec`` given, raises SpecError if the build was made from another one; ports and host may differ.
+    It goes to ``repository``, the workspace's own one if None, and names engines below ``root``, where a container sees
+    the workspace under another path. With ``spec`` given, raises SpecError if the build was made from another one; its
+    ``serve`` section may differ, and counts.
     """
+    if spec is not None and spec.backend == "llmapi":  # nothing is built for it
+        return deploy_llmapi(workspace, spec, repository)
     manifest = load_manifest(workspace)
     if spec is not None:
-        _check_same_spec(spec, manifest.spec)
+        check_same_spec(spec, manifest.spec)
+        manifest = manifest.model_copy(update={"spec": spec})
     with exclusive(workspace.root):
-        return write_repository(resolve_deployment(manifest, workspace), workspace.repository)
-
-
-def resolve_deployment(manifest: Manifest, workspace: Workspace) -> Deployment:
-    """Return what the repository needs of a build. The KV budget is a full batch of sequences at their longest."""
-    spec = manifest.spec
-    target, draft = manifest.engines["target"], manifest.engines.get("draft")
-    longest = max(entry.max_seq_len for entry in manifest.engines.values())
-    target_path = workspace.engine("target").absolute()
-    return Deployment(
-        name=spec.name,
-        id=resolve_deployment_id(manifest),
-        tensorrt_llm=spec.tensorrt_llm,
-        target_engine=target_path,
-        draft_engine=None if draft is None else workspace.engine("draft").absolute(),
-        tokenizer_dir=target_path,
-        max_draft_len=0 if draft is None else spec.speculation.max_draft_len,
-        max_input_len=spec.limits.max_input_len,
-        max_output_len=spec.limits.max_output_len,
-        max_seq_len=target.max_seq_len,
-        max_batch_size=spec.limits.max_batch_size,
-        kv_cache_tokens=longest * spec.limits.max_batch_size,
-    )
+        return write_repository(resolve_deployment(manifest, workspace, root), repository or workspace.repository)
 
 
 def resolve_launch(target: Path, workspace: Path | None, overrides: Mapping[str, Any]) -> LaunchOptions:
     """Return what to start for a spec file, a workspace or a model repository.
 
     Host and ports come from the spec, where one is known, then from ``overrides`` (fields of LaunchOptions). The
-    server's own files go to ``workspace``, which is that of the spec or repository if None.
+    server's own files go to ``workspace``, which is that of the spec or repository if None. Backend engine is served
+    by this GPU host, checked against its engines; raises EnvironmentMissing where this is none.
     """
     place, spec = _resolve_place(target, workspace)
-    if spec is not None and spec.backend not in LOCAL_BACKENDS:
-        raise EnvironmentMissing(
-            f"{target} is for backend {spec.backend}, which NVIDIA's Triton container serves on a GPU host; "
-            "`trtspec serve` starts the embedded CPU server.",
-            remedy="Rehearse the pair with backend: onnx.",
-        )
+    find = find_llmapi_runner if spec is not None and spec.backend == "llmapi" else find_engine_runner
+    runner = find(spec) if spec is not None and spec.backend not in LOCAL_BACKENDS else None
     is_bare = target.is_dir() and spec is None and not _is_workspace(target)
     repository = target if is_bare else place.repository
     if not repository.is_dir():
@@ -79,7 +64,14 @@ def resolve_launch(target: Path, workspace: Path | None, overrides: Mapping[str,
         _check_deployed(place, spec)
     options = LaunchOptions(repository=repository.absolute(), workspace=(workspace or place.root).absolute())
     if spec is not None:
-        options = replace(options, **spec.serve.model_dump())
+        options = replace(options, **spec.serve.model_dump(exclude={"max_queue_size"}))
+    if runner is not None and spec is not None and spec.backend == "llmapi":
+        gpu_host = resolve_llmapi_host(spec, place, options.workspace, runner)
+        options = replace(options, gpu_host=gpu_host, timeout_s=llmapi_timeout_s(spec))
+    elif runner is not None:
+        manifest = load_manifest(place)
+        gpu_host = resolve_engine_host(manifest, place, options.workspace, runner)
+        options = replace(options, gpu_host=gpu_host, timeout_s=ready_timeout_s(manifest, place))
     return replace(options, **{name: value for name, value in overrides.items() if value is not None})
 
 
@@ -124,7 +116,7 @@ def _check_deployed(place: Workspace, spec: Spec | None) -> None:
         return
     manifest = load_manifest(place)
     if spec is not None:
-        _check_same_spec(spec, manifest.spec)
+        check_same_spec(spec, manifest.spec)
     deployed = (read_marker(place.repository) or {}).get("deployment_id")
     if deployed != resolve_deployment_id(manifest):
         raise SpecError(
@@ -133,7 +125,8 @@ def _check_deployed(place: Workspace, spec: Spec | None) -> None:
         )
 
 
-def _check_same_spec(spec: Spec, built: Spec) -> None:
+def check_same_spec(spec: Spec, built: Spec) -> None:
+    """Raise SpecError where a spec asks for another build than the one that is there; where it listens may differ."""
     differing = [name for name in Spec.model_fields if name != "serve" and getattr(spec, name) != getattr(built, name)]
     if differing:
         raise SpecError(

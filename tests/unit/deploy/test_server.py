@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from trt_spec.deploy import server as server_module
-from trt_spec.deploy.process_group import list_group, read_start_ticks, wait_for_exit
+from trt_spec.deploy.process_group import list_session, read_start_ticks, wait_for_exit
 from trt_spec.deploy.server import SERVER_FILE, RunningServer, end_server, load_server, stop_triton, write_server
 
 PREFIX = "trtspec_0123abcd_"
@@ -53,7 +53,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 
     yield run
     for process in started:
-        for pid in list_group(process.pid):
+        for pid in list_session(process.pid):
             subprocess.run(["kill", "-KILL", str(pid)], check=False)
         process.wait()
 
@@ -65,9 +65,9 @@ def left_in_shm(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize("manner", ["polite", "stubborn"])
 def test_the_whole_group_ends(start, tmp_path: Path, manner: str) -> None:
     server = start(manner)
-    assert len(list_group(server.pid)) == 3
+    assert len(list_session(server.pid)) == 3
     end_server(server, timeout_s=0.5)
-    assert list_group(server.pid) == []
+    assert list_session(server.pid) == []
     assert not server.is_alive()
     assert left_in_shm(tmp_path) == ["trtspec_ffffffff_b"]
     end_server(server)
@@ -77,11 +77,11 @@ def test_stubs_that_outlive_a_killed_server_end_too(start, tmp_path: Path) -> No
     server = start()
     subprocess.run(["kill", "-KILL", str(server.pid)], check=True)
     assert wait_for_exit(server.pid, server.start_ticks, 10)
-    marked = [pid for pid in list_group(server.pid) if PREFIX in Path(f"/proc/{pid}/cmdline").read_text()]
+    marked = [pid for pid in list_session(server.pid) if PREFIX in Path(f"/proc/{pid}/cmdline").read_text()]
     assert len(marked) == 1
     end_server(server)
     # A process without the mark might be someone else's by now, in a group that got the same number.
-    assert len(list_group(server.pid)) == 1
+    assert len(list_session(server.pid)) == 1
     assert left_in_shm(tmp_path) == ["trtspec_ffffffff_b"]
 
 
@@ -90,7 +90,7 @@ def test_a_process_of_the_same_pid_but_another_start_is_left_alone(start) -> Non
     other = replace(server, start_ticks=server.start_ticks - 1, shm_prefix="trtspec_99999999_")
     assert not other.is_alive()
     end_server(other)
-    assert len(list_group(server.pid)) == 3
+    assert len(list_session(server.pid)) == 3
 
 
 def test_ctrl_c_while_stopping_kills_at_once(start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_ctrl_c_while_stopping_kills_at_once(start, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(server_module, "wait_for_exit", interrupt)
     with pytest.raises(KeyboardInterrupt):
         end_server(server)
-    assert list_group(server.pid) == []
+    assert list_session(server.pid) == []
 
 
 def test_stop_is_idempotent(start, tmp_path: Path) -> None:

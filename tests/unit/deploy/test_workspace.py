@@ -10,10 +10,11 @@ from click.testing import CliRunner
 from trt_spec import __version__
 from trt_spec.cli.main import main
 from trt_spec.deploy.deployment import Deployment
+from trt_spec.deploy.pbtxt import parse_pbtxt
 from trt_spec.deploy.server import SERVER_FILE, RunningServer, write_server
-from trt_spec.deploy.workspace import deploy_workspace, resolve_deployment, resolve_launch, resolve_stop
+from trt_spec.deploy.workspace import deploy_workspace, resolve_launch, resolve_stop
 from trt_spec.errors import EnvironmentMissing, SpecError
-from trt_spec.plan.manifest import EngineEntry, Manifest, load_manifest, render_manifest, resolve_deployment_id
+from trt_spec.plan.manifest import EngineEntry, Manifest, render_manifest
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.load import load_spec
 
@@ -57,22 +58,12 @@ def built(spec_file: Path, deployment: Deployment, tmp_path: Path) -> Workspace:
     return place
 
 
-def test_deployment_of_a_manifest(built: Workspace) -> None:
-    deployment = resolve_deployment(load_manifest(built), built)
-    assert deployment == Deployment(
-        name="pair",
-        id=resolve_deployment_id(load_manifest(built)),
-        tensorrt_llm="1.2.1",
-        target_engine=built.root / "engines" / "target",
-        draft_engine=built.root / "engines" / "draft",
-        tokenizer_dir=built.root / "engines" / "target",
-        max_draft_len=3,
-        max_input_len=100,
-        max_output_len=50,
-        max_seq_len=153,
-        max_batch_size=2,
-        kv_cache_tokens=312,
-    )
+def test_another_folder_and_another_root(built: Workspace, spec_file: Path) -> None:
+    destination = built.root / "compose" / "repository"
+    assert deploy_workspace(built, load_spec(spec_file), repository=destination, root="/models") == destination
+    assert not built.repository.exists()
+    config = parse_pbtxt((destination / "tensorrt_llm" / "config.pbtxt").read_text())
+    assert config.parameters["gpt_model_path"] == "/models/engines/target"
 
 
 def test_deploy_then_serve_options(built: Workspace, spec_file: Path) -> None:
@@ -106,15 +97,20 @@ def test_ports_may_change_after_the_build_and_nothing_else(built: Workspace, spe
     spec_file.write_text(yaml.safe_dump({**DOCUMENT, "serve": {"http_port": 9500}}))
     deploy_workspace(built, load_spec(spec_file))
     assert resolve_launch(spec_file, None, {}).http_port == 9500
+    spec_file.write_text(yaml.safe_dump({**DOCUMENT, "serve": {"max_queue_size": 5}}))
+    ensemble = deploy_workspace(built, load_spec(spec_file)) / "ensemble" / "config.pbtxt"
+    assert parse_pbtxt(ensemble.read_text()).parameters["max_queue_requests"] == "5"
+    resolve_launch(spec_file, None, {})
     spec_file.write_text(yaml.safe_dump({**DOCUMENT, "speculation": {"max_draft_len": 9}}))
     with pytest.raises(SpecError, match="changed since it was built: speculation"):
         deploy_workspace(built, load_spec(spec_file))
 
 
-def test_specs_of_gpu_backends_are_not_served_here(spec_file: Path) -> None:
+def test_specs_of_gpu_backends_are_not_served_here(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = {**DOCUMENT, "backend": "engine", "hardware": {"gpu": "H200", "gpus": 1}, "draft": {"model": "./draft"}}
     spec_file.write_text(yaml.safe_dump(engine))
-    with pytest.raises(EnvironmentMissing, match="backend engine"):
+    monkeypatch.setenv("PATH", str(spec_file.parent))  # a laptop: no tritonserver, no docker
+    with pytest.raises(EnvironmentMissing, match=r"Backend engine .*no tritonserver and there is no docker.*onnx"):
         resolve_launch(spec_file, None, {})
 
 

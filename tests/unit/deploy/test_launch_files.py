@@ -1,0 +1,146 @@
+"""What `trtspec deploy --to` writes for each kind of host, of a build whose engines are empty files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trt_spec.cli import deploy as cli_deploy
+from trt_spec.deploy.example import plan_manifest
+from trt_spec.deploy.launch_files import TARGETS, deploy_to
+from trt_spec.deploy.pbtxt import parse_pbtxt
+from trt_spec.errors import SpecError
+from trt_spec.plan.manifest import render_manifest
+from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.model import Spec
+from trt_spec.spec.presets import load_preset
+
+GPU_TARGETS = ("compose", "k8s", "slurm")
+
+
+def make_spec(preset: str = "llama-3.1-405b-h200x4", **changes: Any) -> Spec:
+    return Spec.model_validate(yaml.safe_load(load_preset(preset).text) | changes)
+
+
+@pytest.fixture
+def place(tmp_path: Path, tiny: Path) -> Workspace:
+    """A workspace as a build of the 405B preset leaves it, with empty rank files."""
+    return make_place(tmp_path / "work", tiny, make_spec())
+
+
+def make_place(root: Path, tiny: Path, spec: Spec) -> Workspace:
+    place = Workspace(root)
+    for role, model in spec.models().items():
+        shutil.copytree(tiny / "tokenizer", place.engine(role))
+        for rank in range(model.tensor_parallel):
+            (place.engine(role) / f"rank{rank}.engine").touch()
+    place.manifest.write_text(render_manifest(plan_manifest(spec)), encoding="utf-8")
+    return place
+
+
+def engine_parameters(repository: Path, model: str) -> dict[str, str]:
+    return dict(parse_pbtxt((repository / model / "config.pbtxt").read_text(encoding="utf-8")).parameters)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_command_offers_every_target() -> None:
+    assert cli_deploy._TARGETS == TARGETS
+
+
+@pytest.mark.parametrize("to", GPU_TARGETS)
+def test_each_target_is_a_folder_of_its_own(place: Workspace, to: Any) -> None:
+    deployed = deploy_to(place, make_spec(), to)
+    assert (deployed.folder, deployed.repository) == (place.root / to, place.root / to / "repository")
+    assert deployed.files and all((place.root / to / name).is_file() for name in deployed.files)
+    for model, role in (("tensorrt_llm", "target"), ("tensorrt_llm_draft", "draft")):
+        parameters = engine_parameters(deployed.repository, model)
+        assert parameters["gpt_model_path"] == f"/models/engines/{role}"
+        # Slurm lets no rank spawn others, so there all start together and are named.
+        assert bool(parameters["participant_ids"]) == (to == "slurm")
+    texts = b"\n".join(files_of(deployed.folder).values()).decode(errors="replace")
+    assert f"/models/{to}/repository" in texts
+    assert not place.repository.exists()
+
+
+def test_triton_gets_a_script_beside_the_repository(place: Workspace) -> None:
+    deployed = deploy_to(place, make_spec(), "triton")
+    assert (deployed.repository, deployed.files) == (place.repository, ("launch.sh",))
+    assert engine_parameters(deployed.repository, "tensorrt_llm")["gpt_model_path"] == str(place.engine("target"))
+    script = place.root / "triton" / "launch.sh"
+    assert script.stat().st_mode & 0o111
+    assert str(place.root) in script.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_the_same_again_writes_the_same(place: Workspace, to: Any) -> None:
+    deploy_to(place, make_spec(), to)
+    before = files_of(place.root)
+    deploy_to(place, make_spec(), to)
+    assert files_of(place.root) == before
+
+
+@pytest.mark.parametrize("to", GPU_TARGETS)
+def test_a_changed_port_changes_launch_files_alone(place: Workspace, to: Any) -> None:
+    deploy_to(place, make_spec(), to)
+    before = files_of(place.root / to)
+    deploy_to(place, make_spec(serve={"http_port": 9999}), to)
+    after = files_of(place.root / to)
+    changed = {name for name in before if before[name] != after.get(name)}
+    assert after.keys() == before.keys()
+    assert changed and not any(name.startswith("repository/") for name in changed)
+    assert all(b"9999" in after[name] for name in changed - {"trtspec.json"})
+
+
+@pytest.mark.parametrize("to", [*GPU_TARGETS, "triton"])
+def test_what_trtspec_did_not_write_is_not_replaced(place: Workspace, to: Any) -> None:
+    deployed = deploy_to(place, make_spec(), to)
+    assert deployed.folder is not None
+    (deployed.folder / deployed.files[0]).write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match="was changed since trtspec wrote it"):
+        deploy_to(place, make_spec(), to)
+    assert (deployed.folder / deployed.files[0]).read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_nothing_built_and_another_spec_are_refused(tmp_path: Path, place: Workspace, to: Any) -> None:
+    with pytest.raises(SpecError, match="nothing is built there"):
+        deploy_to(Workspace(tmp_path / "empty"), make_spec(), to)
+    with pytest.raises(SpecError, match="changed since it was built: limits"):
+        deploy_to(place, make_spec(limits={"max_batch_size": 4}), to)
+    shutil.rmtree(place.engine("draft"))
+    with pytest.raises(SpecError, match="draft engine"):
+        deploy_to(place, make_spec(), to)
+    assert sorted(path.name for path in place.root.iterdir() if not path.name.startswith(".")) == [
+        "engines", "manifest.json",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("to", GPU_TARGETS)
+@pytest.mark.parametrize("preset", ["smollm2-cpu", "llama-3.1-70b-llmapi-h200x4"])
+def test_files_of_gpu_engines_are_for_gpu_engines(tmp_path: Path, preset: str, to: Any) -> None:
+    with pytest.raises(SpecError, match="--to triton only"):
+        deploy_to(Workspace(tmp_path), make_spec(preset), to)
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_nodes_are_for_slurm_and_kubernetes(tmp_path: Path, tiny: Path) -> None:
+    hardware = {"gpu": "H200", "gpus": 4, "nodes": 2}
+    spec = make_spec(hardware=hardware)
+    spec = spec.model_copy(update={"draft": spec.draft.model_copy(update={"gpus": (4,)})})  # type: ignore[union-attr]
+    place = make_place(tmp_path / "work", tiny, spec)
+    for to in ("triton", "compose"):
+        with pytest.raises(SpecError, match="node"):
+            deploy_to(place, spec, to)  # type: ignore[arg-type]
+    for to in ("k8s", "slurm"):
+        assert deploy_to(place, spec, to).files  # type: ignore[arg-type]
+    assert (
+        json.loads((tmp_path / "work" / "k8s" / "trtspec.json").read_text(encoding="utf-8"))["kind"] == "launch files"
+    )

@@ -1,0 +1,1 @@
+"""Triton on a GPU host: in NVIDIA's container natively, or by starting that container."""

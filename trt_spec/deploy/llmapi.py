@@ -1,0 +1,150 @@
+"""The deployment of backend llmapi: no engine, one model that Triton serves, and commands to compare it with.
+
+WORKSPACE/repository/tensorrt_llm   config.pbtxt, 1/model.yaml, 1/model.py (which finds NVIDIA's in the container)
+WORKSPACE/compare                   the same models under trtllm-serve and vLLM
+
+NVIDIA's launcher switches Triton's auto-completion off, and with it what model.yaml says of Triton: whether the model
+is decoupled stands in config.pbtxt, too, as NVIDIA's own test edits it there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trt_spec.deploy import llmapi_model
+from trt_spec.deploy.dialect import Dialect, load_llmapi_dialect
+from trt_spec.deploy.ownership import check_replaceable, write_marker
+from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, render_pbtxt
+from trt_spec.deploy.repository import REPOSITORY_KIND, VERSION_FOLDER
+from trt_spec.errors import SpecError
+from trt_spec.plan.finding import is_refused
+from trt_spec.plan.llmapi import TRITON_SETTINGS, LlmapiPlan, plan_llmapi
+from trt_spec.plan.llmapi_comparison import SERVE_YAML, plan_serve_yaml, plan_trtllm_serve, plan_vllm
+from trt_spec.plan.workspace import Workspace
+from trt_spec.serve.contract import TARGET_MODEL
+from trt_spec.spec.model import Spec
+from trt_spec.util.files import atomic_directory, exclusive
+
+COMPARISON_FOLDER = "compare"
+COMPARISON_KIND = "comparison commands"
+MODEL_YAML = "model.yaml"
+
+
+def deploy_llmapi(workspace: Workspace, spec: Spec, repository: Path | None = None) -> Path:
+    """Write repository and comparison of a spec to its workspace, and return the path of the repository.
+
+    It goes to ``repository``, the workspace's own one if None. Raises SpecError as the two writers do.
+    """
+    workspace.root.mkdir(parents=True, exist_ok=True)
+    with exclusive(workspace.root):
+        written = write_llmapi_repository(spec, repository or workspace.repository)
+        write_comparison(spec, workspace.root / COMPARISON_FOLDER)
+    return written
+
+
+def write_llmapi_repository(spec: Spec, destination: Path) -> Path:
+    """Write the model repository to ``destination``, all of it or nothing, and return the absolute path.
+
+    Raises SpecError for a spec that cannot be served so and a destination that holds anything else,
+    EnvironmentMissing without tritonclient.
+    """
+    plan = _plan(spec)
+    dialect = load_llmapi_dialect(spec.tensorrt_llm)
+    about = {
+        "deployment": spec.name,
+        "deployment_id": resolve_llmapi_id(spec),
+        "backend": spec.backend,
+        "tensorrt_llm": spec.tensorrt_llm,
+        "container": plan.image,
+        "dialect": {"recorded": dialect.recorded, "trust": dialect.trust, "provenance": dialect.provenance},
+        "speculative_config": {"since": plan.dialect.since, "trust": plan.dialect.trust, "source": plan.dialect.source},
+        "models": [TARGET_MODEL],
+    }
+    return _write(destination, REPOSITORY_KIND, render_llmapi_repository(plan, dialect), about)
+
+
+def write_comparison(spec: Spec, destination: Path) -> Path:
+    """Write the commands that serve the same models otherwise, and return the absolute path. Raises SpecError."""
+    return _write(destination, COMPARISON_KIND, render_comparison(_plan(spec)), {"deployment": spec.name})
+
+
+def render_llmapi_repository(plan: LlmapiPlan, dialect: Dialect) -> dict[str, str]:
+    """The files of the repository: relative path -> text."""
+    version = f"{TARGET_MODEL}/{VERSION_FOLDER}"
+    return {
+        f"{TARGET_MODEL}/config.pbtxt": render_pbtxt(plan_llmapi_config(dialect)),
+        f"{version}/{MODEL_YAML}": _render_yaml(plan.model_yaml()),
+        f"{version}/model.py": Path(llmapi_model.__file__).read_text(encoding="utf-8"),
+    }
+
+
+def plan_llmapi_config(dialect: Dialect) -> ModelConfig:
+    """The typed config.pbtxt, with every tensor of NVIDIA's template. A split model is one instance, too."""
+    template = dialect.models[TARGET_MODEL]
+    return ModelConfig(
+        name=TARGET_MODEL,
+        backend="python",
+        max_batch_size=int(TRITON_SETTINGS["max_batch_size"]),
+        inputs=template.inputs,
+        outputs=template.outputs,
+        decoupled=bool(TRITON_SETTINGS["decoupled"]),
+        instance_group=InstanceGroup(),
+    )
+
+
+def render_comparison(plan: LlmapiPlan) -> dict[str, str]:
+    """The files of the comparison: relative path -> text."""
+    spec = plan.spec
+    return {
+        SERVE_YAML: _render_yaml(plan_serve_yaml(plan)),
+        "trtllm-serve.sh": _render_script(
+            f"The models of {spec.name} under trtllm-serve, where TensorRT-LLM {spec.tensorrt_llm} is installed.",
+            plan_trtllm_serve(plan, SERVE_YAML),
+        ),
+        "vllm.sh": _render_script(
+            f"The models of {spec.name} under vLLM, where it is installed; options of its releases of 2026.",
+            plan_vllm(spec),
+        ),
+    }
+
+
+def resolve_llmapi_id(spec: Spec) -> str:
+    """An id of what is deployed: equal for specs that differ in ports and host alone."""
+    text = spec.model_dump_json(exclude={"serve"})
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plan(spec: Spec) -> LlmapiPlan:
+    plan = plan_llmapi(spec)
+    if is_refused(plan.findings):
+        first = next(finding for finding in plan.findings if finding.severity == "refuse")
+        raise SpecError(first.message, remedy=first.remedy)
+    return plan
+
+
+def _write(destination: Path, kind: str, files: Mapping[str, str], about: Mapping[str, Any]) -> Path:
+    destination = destination.absolute()
+    check_replaceable(destination, kind)
+    with atomic_directory(destination) as folder:
+        for name, text in files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+            if file.suffix == ".sh":
+                file.chmod(0o755)
+        write_marker(folder, kind, about)
+    return destination
+
+
+def _render_yaml(values: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
+
+
+def _render_script(comment: str, argv: tuple[str, ...]) -> str:
+    return f'#!/bin/sh\n# {comment}\nset -eu\ncd "$(dirname "$0")"\nexec {shlex.join(argv)} "$@"\n'

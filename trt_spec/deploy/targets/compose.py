@@ -1,0 +1,229 @@
+"""Docker Compose files of a deployment on one node: Triton, and on demand Prometheus and Grafana beside it.
+
+Not run against a real GPU here. What the file says is checked against Compose's own schema.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+from collections.abc import Collection
+from typing import Any
+
+from trt_spec.deploy.container import ALL_ADDRESSES, STACK_BYTES
+from trt_spec.deploy.targets.k8s_names import object_name
+from trt_spec.deploy.targets.k8s_pod import HOME, UNBOUND, USER_ID
+from trt_spec.deploy.targets.k8s_sizes import size_pod
+from trt_spec.deploy.targets.monitoring import (
+    render_grafana_provider,
+    render_grafana_source,
+    render_prometheus,
+)
+from trt_spec.deploy.targets.monitoring_dashboard import render_dashboard
+from trt_spec.deploy.targets.monitoring_rules import render_rules
+from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget
+from trt_spec.deploy.targets.yaml_text import render_yaml
+from trt_spec.errors import SpecError
+from trt_spec.plan.hardware import GIB
+from trt_spec.plan.launch import EXIT_TIMEOUT_S
+
+SERVICE = "triton"
+LAUNCH_FILE = "launch.sh"
+PROFILE = "monitoring"
+MONITORING_ROOT = "/etc/trtspec"  # of the folder monitoring/, in both of its containers
+# Tags seen in public compose files; neither image was pulled here.
+PROMETHEUS_IMAGE, PROMETHEUS_PORT = "prom/prometheus:v3.5.0", 9090
+GRAFANA_IMAGE, GRAFANA_PORT = "grafana/grafana:12.2.1", 3000
+SCRATCH = "4g"  # each writable folder of the server, in memory
+STOP_GRACE_S = EXIT_TIMEOUT_S + 15
+READY_PERIOD_S = 10
+
+Service = dict[str, Any]
+
+# Grafana shows dashboards to whoever reaches its port, and has no account that could change them.
+GRAFANA_SETTINGS = {
+    "GF_AUTH_ANONYMOUS_ENABLED": "true",
+    "GF_AUTH_ANONYMOUS_ORG_ROLE": "Viewer",
+    "GF_AUTH_BASIC_ENABLED": "false",
+    "GF_AUTH_DISABLE_LOGIN_FORM": "true",
+    "GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION": "true",
+    "GF_ANALYTICS_REPORTING_ENABLED": "false",
+    "GF_ANALYTICS_CHECK_FOR_UPDATES": "false",
+    "GF_PATHS_PROVISIONING": f"{MONITORING_ROOT}/grafana",
+}
+
+
+def render_compose(target: GpuTarget) -> dict[str, str]:
+    """Files by their names relative to WORKSPACE/compose, where ``..`` is the workspace.
+
+    The launch must listen on all addresses of its container: the published ports bind serve.host. Raises SpecError for
+    any other, for several nodes, and for a serve.host that is no address.
+    """
+    _check(target)
+    host = _publish_address(target.spec.serve.host)
+    services = {SERVICE: _plan_triton(target, host), **_plan_monitoring(target, host)}
+    volumes: dict[str, Any] = {"prometheus": {}, "grafana": {}}
+    document = {"name": object_name(target.spec.name), "services": services, "volumes": volumes}
+    about = f"Written by trtspec deploy for {target.spec.name}: docker compose up --detach --wait"
+    prometheus = f"http://prometheus:{PROMETHEUS_PORT}"
+    scraped = f"{SERVICE}:{target.spec.serve.metrics_port}"
+    return {
+        "compose.yaml": render_yaml(_escape(document), about),
+        LAUNCH_FILE: _render_launch(target),
+        "monitoring/prometheus.yaml": render_prometheus(scraped, target.spec.name, f"{MONITORING_ROOT}/rules.yaml"),
+        "monitoring/rules.yaml": render_rules(),
+        "monitoring/dashboards/trtspec.json": render_dashboard(),
+        "monitoring/grafana/datasources/prometheus.yaml": render_grafana_source(prometheus),
+        "monitoring/grafana/dashboards/trtspec.yaml": render_grafana_provider(f"{MONITORING_ROOT}/dashboards"),
+    }
+
+
+def _check(target: GpuTarget) -> None:
+    if target.nodes > 1:
+        raise SpecError(
+            f"The engines of {target.spec.name} lie on {target.nodes} nodes, and Docker Compose runs on one.",
+            remedy="Deploy with --to k8s or --to slurm.",
+        )
+    if f"--http-address={ALL_ADDRESSES}" not in target.launch.ranks[0]:
+        raise SpecError(
+            "The launch for Compose binds an address other than all of its container's.",
+            remedy=f"Plan it with serve.host {ALL_ADDRESSES}: the published ports bind the host's address.",
+        )
+
+
+def _publish_address(host: str) -> str:
+    """The address of the host that ports are published on; Docker takes no names."""
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        raise SpecError(
+            f"serve.host is {host!r}, and Docker publishes ports on addresses only.",
+            remedy="Give an address: 127.0.0.1 for this machine only, or 0.0.0.0 for all of its addresses.",
+        ) from None
+
+
+def _plan_triton(target: GpuTarget, host: str) -> Service:
+    serve = target.spec.serve
+    size = size_pod(target)
+    device = {
+        "driver": "nvidia",
+        "device_ids": [str(gpu) for gpu in range(target.gpus_per_node)],
+        "capabilities": ["gpu"],
+    }
+    return {
+        "image": target.image,
+        "command": list(target.launch.command()),
+        "environment": {**_plan_environment(target), "HOME": HOME},
+        # Who may read the workspace: TRTSPEC_USER=$(id -u):$(id -g) where that is not everybody.
+        "user": f"${{TRTSPEC_USER:-{USER_ID}:{USER_ID}}}",
+        "init": True,  # mpirun is not made to be process 1
+        **_hardened([f"/tmp:mode=1777,size={SCRATCH}", f"{HOME}:mode=1777,size={SCRATCH}"]),
+        "ipc": "private",
+        "shm_size": f"{-(-size.shared_memory_bytes // GIB)}g",
+        "ulimits": {"memlock": -1, "stack": STACK_BYTES},
+        "ports": [_publish(host, port) for port in (serve.http_port, serve.grpc_port, serve.metrics_port)],
+        "volumes": [_mount("..", CONTAINER_ROOT)],
+        "healthcheck": {
+            "test": ["CMD", "python3", "-c", _ready_script(serve.http_port)],
+            "interval": f"{READY_PERIOD_S}s",
+            "timeout": f"{READY_PERIOD_S}s",
+            "retries": 3,
+            "start_period": f"{size.load_s}s",
+        },
+        "restart": "unless-stopped",
+        "stop_grace_period": f"{STOP_GRACE_S}s",
+        "logging": _plan_logging(),
+        "deploy": {"resources": {"reservations": {"devices": [device]}}},
+        "labels": {"trtspec.deployment-id": target.deployment_id},
+    }
+
+
+def _plan_environment(target: GpuTarget) -> dict[str, str]:
+    return {**target.launch.environment, **UNBOUND, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _render_launch(target: GpuTarget) -> str:
+    """The same start as a script, for a container that is run without Compose."""
+    lines = [
+        "#!/bin/bash",
+        f"# Written by trtspec deploy for {target.spec.name}: starts Triton where the workspace is {CONTAINER_ROOT}.",
+        "set -euo pipefail",
+        *(f"export {name}={shlex.quote(value)}" for name, value in _plan_environment(target).items()),
+        f"exec {shlex.join(target.launch.command())}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plan_monitoring(target: GpuTarget, host: str) -> dict[str, Service]:
+    serve = target.spec.serve
+    taken = [serve.http_port, serve.grpc_port, serve.metrics_port]
+    prometheus_port = _free_port(PROMETHEUS_PORT, taken)
+    grafana_port = _free_port(GRAFANA_PORT, [*taken, prometheus_port])
+    prometheus = {
+        "image": PROMETHEUS_IMAGE,
+        "command": [
+            f"--config.file={MONITORING_ROOT}/prometheus.yaml",
+            "--storage.tsdb.path=/prometheus",
+            "--storage.tsdb.retention.time=15d",
+        ],
+        "ports": [_publish(host, PROMETHEUS_PORT, prometheus_port)],
+        "volumes": [_mount("./monitoring", MONITORING_ROOT), _keep("prometheus", "/prometheus")],
+    }
+    grafana = {
+        "image": GRAFANA_IMAGE,
+        "environment": dict(GRAFANA_SETTINGS),
+        "ports": [_publish(host, GRAFANA_PORT, grafana_port)],
+        "volumes": [_mount("./monitoring", MONITORING_ROOT), _keep("grafana", "/var/lib/grafana")],
+        "depends_on": ["prometheus"],
+    }
+    common = {"profiles": [PROFILE], **_hardened(["/tmp"]), "restart": "unless-stopped", "logging": _plan_logging()}
+    return {"prometheus": {**prometheus, **common}, "grafana": {**grafana, **common}}
+
+
+def _hardened(scratch: list[str]) -> Service:
+    return {
+        "read_only": True,
+        "tmpfs": scratch,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+    }
+
+
+def _plan_logging() -> Service:
+    return {"driver": "json-file", "options": {"max-size": "50m", "max-file": "5"}}
+
+
+def _publish(host: str, port: int, published: int | None = None) -> Service:
+    return {"target": port, "host_ip": host, "published": str(published or port), "protocol": "tcp"}
+
+
+def _mount(source: str, path: str) -> Service:
+    bind = {"create_host_path": False}  # a missing folder is an error, not an empty one that root owns
+    return {"type": "bind", "source": source, "target": path, "read_only": True, "bind": bind}
+
+
+def _keep(volume: str, path: str) -> Service:
+    return {"type": "volume", "source": volume, "target": path}
+
+
+def _free_port(wanted: int, taken: Collection[int]) -> int:
+    while wanted in taken:
+        wanted += 1
+    return wanted
+
+
+def _ready_script(http_port: int) -> str:
+    """Python is in the image, for its models need it; anything but status 200 raises."""
+    url = f"http://127.0.0.1:{http_port}/v2/health/ready"
+    return f"import urllib.request as u; u.urlopen({url!r}, timeout={READY_PERIOD_S - 1})"
+
+
+def _escape(value: Any) -> Any:
+    """Compose replaces variables in every text; ``$$`` stands for the character. The user is a variable on purpose."""
+    if isinstance(value, dict):
+        return {key: item if key == "user" else _escape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_escape(item) for item in value]
+    return value.replace("$", "$$") if isinstance(value, str) else value
