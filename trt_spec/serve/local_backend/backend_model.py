@@ -70,8 +70,12 @@ class TritonPythonModel:
         self._triton = triton
         _, parameters = read_parameters(args)
         self._excludes_input = parameters.get("exclude_input_in_output", "false").lower() == "true"
-        kv_tokens = parameters.get("max_tokens_in_paged_kv_cache", "")
-        self._engine = Engine(openable_path(parameters["gpt_model_path"]), int(kv_tokens) if kv_tokens else None)
+        # NVIDIA's templates have no parameter max_num_tokens, it is built into the engines: here it rehearses them.
+        kv_tokens, max_num_tokens = (
+            int(value) if (value := parameters.get(name, "")) else None
+            for name in ("max_tokens_in_paged_kv_cache", "max_num_tokens")
+        )
+        self._engine = Engine(openable_path(parameters["gpt_model_path"]), kv_tokens, max_num_tokens)
         self._batcher = Batcher(self._engine)
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopping = threading.Event()

@@ -14,7 +14,11 @@ ENGINE_FILES = ("config.json", "model.onnx", "model.onnx.data")
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """What the engine was built for; lengths in tokens. ``max_seq_len`` includes ``max_draft_len``."""
+    """What the engine was built for; lengths in tokens. ``max_seq_len`` includes ``max_draft_len``.
+
+    ``max_num_tokens`` bounds a step as TensorRT-LLM's scheduler does, which counts the whole input of a request that
+    starts, cached or not; None: no such bound, as nothing here needs one.
+    """
 
     vocab_size: int
     layers: int
@@ -23,6 +27,7 @@ class EngineLimits:
     max_batch_size: int
     max_seq_len: int
     max_draft_len: int
+    max_num_tokens: int | None = None
 
     def max_output_len(self, prompt_tokens: int) -> int:
         """The target grants what max_seq_len leaves after prompt and draft (TensorRT-LLM's rule)."""
@@ -50,6 +55,7 @@ def load_limits(folder: Path) -> EngineLimits:
         max_batch_size=build["max_batch_size"],
         max_seq_len=build["max_seq_len"],
         max_draft_len=build["max_draft_len"],
+        max_num_tokens=build.get("max_num_tokens"),
     )
 
 
