@@ -54,7 +54,8 @@ def prove(server: RunningServer, *arguments: str) -> tuple[int, dict[str, str], 
     """(exit code, verdict by row, record) of ``trtspec prove --json``."""
     result = CliRunner().invoke(main, ["prove", server.grpc_url, "--json", *arguments])
     record = json.loads(result.stdout)
-    return result.exit_code, {proof["id"]: proof["verdict"] for proof in record["proofs"]}, record
+    verdicts = {proof["id"]: proof["verdict"] for proof in record["proofs"] if proof["model"] == "tensorrt_llm"}
+    return result.exit_code, verdicts, record
 
 
 @pytest.mark.parametrize("version", ["0.18.2", "1.2.1"])
@@ -68,8 +69,9 @@ def test_the_local_engine_keeps_every_rule_it_can_show(
         # Engines of trtspec have no max_num_tokens unless they are told to; the others need outputs that are optional.
         unshown = {row for row, verdict in verdicts.items() if verdict != "held"}
         assert unshown <= {"whole-prefix", "draft-log-probs", "block-reuse"}, record
-        assert record["engine"]["stands_for"] == "trtspec's local engine"
-        assert record["verified"]["rows"] == [row for row, verdict in verdicts.items() if verdict == "held"]
+        assert record["engines"]["tensorrt_llm"]["stands_for"] == "trtspec's local engine"
+        assert set(record["verified"]["rows"]["tensorrt_llm"]) == verdicts.keys() - unshown
+        assert set(record["verified"]["rows"]["tensorrt_llm_draft"]) == {row.id for row in ROWS if row.on_draft}
         assert json.loads((tmp_path / "conformance.json").read_text())["proofs"] == record["proofs"]
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trt_spec.serve.contract import TARGET_MODEL
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trt_spec.verify.conformance.prove import ProveOptions, Record
+    from trt_spec.verify.conformance.prove import Proof, ProveOptions, Record
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _STYLES = {"held": "green", "differs": "bold red", "not applicable": "dim"}
@@ -61,6 +63,10 @@ def _resolve(target: str, workspace: Path | None, report: Path | None, timeout: 
     return ProveOptions(resolve_url(spec, place), deadline_s, report or place.reports, about)
 
 
+def _name(proof: Proof) -> str:
+    return proof.row.id if proof.model == TARGET_MODEL else f"{proof.row.id} (draft)"
+
+
 def _print(record: Record, console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
@@ -73,7 +79,7 @@ def _print(record: Record, console: Console) -> None:
     for proof in record.proofs:
         seen = proof.observation
         style = _STYLES[seen.verdict]
-        table.add_row(*map(escape, (proof.row.id, seen.expected, seen.seen)), f"[{style}]{seen.verdict}[/]")
+        table.add_row(*map(escape, (_name(proof), seen.expected, seen.seen)), f"[{style}]{seen.verdict}[/]")
     console.print(table)
     counts = ", ".join(f"{len(record.of(verdict))} {verdict}" for verdict in _STYLES)
     console.print(escape(f"{counts}; {record.requests} requests; {describe_place(record)}"), highlight=False)

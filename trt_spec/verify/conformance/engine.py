@@ -133,6 +133,11 @@ class ProbedEngine:
         assert best is not None
         return best
 
+    @property
+    def greedy_gap(self) -> float | None:
+        """How decided the shared text is; None while there is none, or without logits."""
+        return self.text.gap if "text" in self.__dict__ else None
+
     def _continue(self, prompt: list[int]) -> Text:
         answer = self.greedy(prompt, TEXT_TOKENS)
         if len(answer) != TEXT_TOKENS:

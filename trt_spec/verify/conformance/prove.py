@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trt_spec.errors import VerifyFailed
+from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.util.files import write_text_atomic
 from trt_spec.verify.conditions import read_versions
 from trt_spec.verify.conformance.endpoint import Endpoint, EngineLimits, resolve_limits
-from trt_spec.verify.conformance.engine import ProbedEngine
+from trt_spec.verify.conformance.engine import CLEAR_GAP, ProbedEngine
 from trt_spec.verify.conformance.observation import CallFailed, NotApplicable, Observation
 from trt_spec.verify.conformance.rows import ROWS, Row
 from trt_spec.verify.conformance.triton_endpoint import TritonEndpoint
@@ -27,20 +28,21 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Proof:
-    """What one row came to."""
+    """What one row came to on one engine model."""
 
     row: Row
+    model: str
     observation: Observation
 
 
 @dataclass(frozen=True)
 class Record:
-    """A whole replay. ``engine`` is what is known of the engine: its version, limits, and what told them."""
+    """A whole replay. ``engines`` is what is known of each engine model: its make, limits, and what told them."""
 
     date: str
     url: str
     server: str
-    engine: Mapping[str, Any]
+    engines: Mapping[str, Mapping[str, Any]]
     deployment: Mapping[str, str]
     versions: Mapping[str, str]
     requests: int
@@ -69,13 +71,13 @@ def run_prove(options: ProveOptions, progress: Progress = lambda _: None) -> Rec
     with TritonEndpoint(options.url, deadline_s=options.deadline_s) as endpoint:
         server = endpoint.check_engine()
         progress(f"connected to {server} on {endpoint.url}")
-        limits = resolve_limits(endpoint.interface("tensorrt_llm"), endpoint.orchestrator())
+        limits = _resolve_limits(endpoint)
         requests, proofs = prove_rows(endpoint, limits, progress)
     record = Record(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         url=endpoint.url,
         server=server,
-        engine={"stands_for": _stands_for(limits), **asdict(limits)},
+        engines={model: {"stands_for": _stands_for(known), **asdict(known)} for model, known in limits.items()},
         deployment=dict(options.deployment),
         versions=read_versions(),
         requests=requests,
@@ -89,27 +91,46 @@ def run_prove(options: ProveOptions, progress: Progress = lambda _: None) -> Rec
 
 
 def prove_rows(
-    endpoint: Endpoint, limits: EngineLimits, progress: Progress = lambda _: None
+    endpoint: Endpoint, limits: Mapping[str, EngineLimits], progress: Progress = lambda _: None
 ) -> tuple[int, tuple[Proof, ...]]:
-    """(requests made, a proof for every row of the table that is probed)."""
-    engine = ProbedEngine(endpoint, limits)
-    proofs = []
-    for row in ROWS:
-        if row.probe is not None:
-            proofs.append(Proof(row, observe(row, engine)))
-            progress(f"{row.id}: {proofs[-1].observation.verdict}")
-    return engine.requests, tuple(proofs)
+    """(requests made, proofs) of every model in ``limits``: of each row that is probed there."""
+    proofs, requests = [], 0
+    for model, known in limits.items():
+        engine = ProbedEngine(endpoint, known, model)
+        for row in ROWS:
+            if row.probe is not None and (row.on_draft or model == TARGET_MODEL):
+                proofs.append(Proof(row, model, observe(row, engine)))
+                progress(f"{model} {row.id}: {proofs[-1].observation.verdict}")
+        requests += engine.requests
+    return requests, tuple(proofs)
+
+
+def _resolve_limits(endpoint: TritonEndpoint) -> dict[str, EngineLimits]:
+    """Limits by model name: the target's, and the draft's where one is served; drafts are never sent to it."""
+    orchestrator = endpoint.find(UNARY_MODEL)
+    limits = {TARGET_MODEL: resolve_limits(endpoint.interface(TARGET_MODEL), orchestrator)}
+    if (draft := endpoint.find(DRAFT_MODEL)) is not None:
+        limits[DRAFT_MODEL] = replace(resolve_limits(draft, None), max_draft_len=0)
+    return limits
 
 
 def observe(row: Row, engine: ProbedEngine) -> Observation:
     """What the row's probe sees; a request that the rules grant and the endpoint fails is a difference."""
     assert row.probe is not None
     try:
-        return row.probe(engine)
+        return _doubt(row.probe(engine), engine)
     except NotApplicable as reason:
         return Observation("not applicable", row.probed, str(reason))
     except CallFailed as failure:
         return Observation("differs", row.probed, str(failure))
+
+
+def _doubt(observation: Observation, engine: ProbedEngine) -> Observation:
+    """A greedy answer that was nearly another one may differ by rounding alone."""
+    gap = engine.greedy_gap
+    if observation.verdict != "differs" or gap is None or gap > CLEAR_GAP:
+        return observation
+    return replace(observation, seen=f"{observation.seen} (best two logits only {gap:.3g} apart: perhaps rounding)")
 
 
 def check_record(record: Record) -> None:
@@ -117,7 +138,7 @@ def check_record(record: Record) -> None:
     if differing := record.of("differs"):
         raise VerifyFailed(
             f"{len(differing)} of {len(record.proofs)} rules of the conformance table do not hold on {record.url}: "
-            f"{', '.join(proof.row.id for proof in differing)}.",
+            f"{', '.join(f'{proof.row.id} ({proof.model})' for proof in differing)}.",
             remedy="docs/reference/conformance.md says what follows from each; report it with the record.",
         )
 
@@ -127,19 +148,25 @@ def render_record(record: Record) -> str:
     document = asdict(record)
     document["proofs"] = [
         {
+            "model": proof.model,
             **{name: getattr(proof.row, name) for name in ("id", "rule", "source", "trust")},
             **asdict(proof.observation),
         }
         for proof in record.proofs
     ]
-    document["verified"] = {"on": describe_place(record), "rows": [proof.row.id for proof in record.of("held")]}
+    held = record.of("held")
+    document["verified"] = {
+        "on": describe_place(record),
+        "rows": {model: [proof.row.id for proof in held if proof.model == model] for model in record.engines},
+    }
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def describe_place(record: Record) -> str:
     """What the proofs were made on, in words."""
-    version = record.engine["version"] or record.deployment.get("tensorrt_llm") or "version unknown"
-    return f"{record.engine['stands_for']} {version}, {record.server}, {record.date}"
+    engine = record.engines[TARGET_MODEL]
+    version = engine["version"] or record.deployment.get("tensorrt_llm") or "version unknown"
+    return f"{engine['stands_for']} {version}, {record.server}, {record.date}"
 
 
 def _stands_for(limits: EngineLimits) -> str:

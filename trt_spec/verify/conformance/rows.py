@@ -19,15 +19,19 @@ Trust = Literal["read in source", "reading, unverified"]
 
 _LAYER = "TensorRT-LLM externalDraftTokensLayer.cpp, externalDraftTokensKernels.cu@1d263f15"
 _SCHEDULER = "TensorRT-LLM microBatchScheduler.cpp@0a949d31"
-_REQUEST = "TensorRT-LLM llmRequest.h (a public copy; its commit was not recorded)"
-_PENALTIES = "TensorRT-LLM penaltyKernels.cu (a public copy; its commit was not recorded)"
+_REQUEST = "TensorRT-LLM llmRequest.h, validate (public copies, commits not recorded)"
+_MAX_INPUT = "trtGptModel.h (maxInputLen; public copies, commits not recorded)"
+_PENALTIES = "TensorRT-LLM penaltyKernels.cu (commit not recorded)"
 _BACKEND = "tensorrtllm_backend model_instance_state.cc@c575d8cb (v0.18.2)"
 _BLS = "tensorrtllm_backend tensorrt_llm_bls (v0.18.2), which relies on it"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One rule. ``id`` names it in records; ``probed`` says how it is shown, ``probe`` does; None: documented only."""
+    """One rule. ``id`` names it in records; ``probed`` says how it is shown, ``probe`` does; None: documented only.
+
+    ``on_draft`` tells that the draft engine is probed for it as well: it concerns calls without drafts.
+    """
 
     id: str
     rule: str
@@ -36,6 +40,7 @@ class Row:
     trust: Trust
     probed: str
     probe: Probe | None
+    on_draft: bool = False
 
 
 ROWS = (
@@ -124,12 +129,13 @@ ROWS = (
         "read in source",
         "beam_width 2",
         bounds.probe_one_beam,
+        on_draft=True,
     ),
     Row(
         "whole-prefix",
         "Without chunked context the scheduler counts the whole input and its drafts against max_num_tokens, cached "
-        "or not (TensorRT-LLM issue 2295); an input beyond it is refused",
-        f"{_SCHEDULER}, {_REQUEST}",
+        "or not; an input beyond it is refused",
+        f"{_SCHEDULER}, {_MAX_INPUT}, issue 2295",
         "the batch that is verified at once is max_num_tokens / (prefix + drafts + 1)",
         "read in source",
         "an input of max_num_tokens - 1, then the same with two more: refused although only those are new. Needs an "
@@ -173,24 +179,27 @@ ROWS = (
         "read in source",
         "half a greedy answer, another text, then prompt and half answer again",
         outputs.probe_independent_rounds,
+        on_draft=True,
     ),
     Row(
         "end-id",
         "An answer ends before its end id, which is left out: it is shorter than was asked for",
         _BLS,
         "a short answer that no rejection explains has ended",
-        "read in source",
+        "reading, unverified",
         "a token of the greedy answer as end_id, plainly and as a draft",
         outputs.probe_end_id,
+        on_draft=True,
     ),
     Row(
         "stop-word",
         "An answer ends behind a stop word, which is kept",
         _BLS,
         "clients cut it off themselves",
-        "read in source",
+        "reading, unverified",
         "a token of the greedy answer as stop word",
         outputs.probe_stop_word,
+        on_draft=True,
     ),
     Row(
         "min-tokens",
@@ -200,6 +209,7 @@ ROWS = (
         "read in source",
         "a token of the greedy answer as end_id, and a minimum behind it",
         outputs.probe_min_tokens,
+        on_draft=True,
     ),
     Row(
         "penalties-count-prompt",
@@ -209,6 +219,7 @@ ROWS = (
         "read in source",
         "strong negative penalties: the next token is one of the prompt's",
         outputs.probe_penalties,
+        on_draft=True,
     ),
     Row(
         "input-echo",
@@ -219,6 +230,7 @@ ROWS = (
         "read in source",
         "the same request with true and false",
         outputs.probe_input_echo,
+        on_draft=True,
     ),
     Row(
         "sequence-length",
@@ -229,6 +241,7 @@ ROWS = (
         "read in source",
         "a long and a short answer",
         outputs.probe_sequence_length,
+        on_draft=True,
     ),
     Row(
         "default-seed",
@@ -238,6 +251,7 @@ ROWS = (
         "reading, unverified",
         "the same sampled request twice without a seed, after different seeds gave different tokens",
         outputs.probe_default_seed,
+        on_draft=True,
     ),
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed
-from trt_spec.serve.contract import TARGET_MODEL, UNARY_MODEL
+from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.verify.client import CONNECT_DEADLINE_S, channel_options, parse_url, reason
 from trt_spec.verify.conformance.endpoint import Answer
 from trt_spec.verify.conformance.observation import NotApplicable
@@ -64,10 +64,10 @@ class TritonEndpoint:
             )
         return f"{metadata.name} {metadata.version}"
 
-    def orchestrator(self) -> ModelInterface | None:
-        """What the orchestrator declares, None where the server has none."""
+    def find(self, model: str) -> ModelInterface | None:
+        """What a model declares, None where the server has none of that name."""
         try:
-            return self.interface(UNARY_MODEL)
+            return self.interface(model)
         except StepFailed:
             return None
 

@@ -43,7 +43,7 @@ class ToyEngine:
         )
 
     def interface(self, model: str) -> ModelInterface:
-        assert model == "tensorrt_llm"
+        assert model in ("tensorrt_llm", "tensorrt_llm_draft")
         return self._interface
 
     def call(self, model: str, values: Mapping[str, Any]) -> Answer:
@@ -86,7 +86,8 @@ class ToyEngine:
 
     def _logits(self, ids: Sequence[int]) -> np.ndarray:
         generator = np.random.default_rng(zlib.crc32(np.asarray(ids[-4:], np.int64).tobytes()))
-        return generator.normal(0.0, 2.0, VOCABULARY).astype(np.float32)
+        spread = 0.02 if "undecided" in self._faults else 2.0
+        return generator.normal(0.0, spread, VOCABULARY).astype(np.float32)
 
     def _sampler(self, values: Mapping[str, Any], prompt: Sequence[int]) -> Sampler:
         seed = values.get(self._interface.seed_name)

@@ -20,7 +20,7 @@ FELT_BY = {
 
 
 def verdicts(toy, limits):
-    _, proofs = prove_rows(toy, limits)
+    _, proofs = prove_rows(toy, {"tensorrt_llm": limits})
     return {proof.row.id: proof.observation.verdict for proof in proofs}
 
 
@@ -76,9 +76,17 @@ def test_an_engine_without_drafts_is_not_asked_to_verify(make_toy, toy_limits):
     assert not any("draft_input_ids" in call for call in toy.calls)
 
 
+def test_the_draft_engine_is_probed_without_drafts(make_toy, toy_limits):
+    toy = make_toy(limits=replace(toy_limits, max_draft_len=0))
+    _, proofs = prove_rows(toy, {"tensorrt_llm_draft": replace(toy_limits, max_draft_len=0)})
+    assert [proof.row.id for proof in proofs] == [row.id for row in ROWS if row.on_draft]
+    assert {proof.observation.verdict for proof in proofs} == {"held"}
+    assert not any("draft_input_ids" in call for call in toy.calls)
+
+
 def test_a_replay_is_a_bounded_number_of_small_requests(make_toy, toy_limits):
     toy = make_toy()
-    requests, _ = prove_rows(toy, toy_limits)
+    requests, _ = prove_rows(toy, {"tensorrt_llm": toy_limits})
     assert requests == len(toy.calls) < 600
     assert max(call["request_output_len"] for call in toy.calls) <= 8
     assert not any(call["streaming"] for call in toy.calls)
@@ -106,3 +114,11 @@ def test_an_observation_names_what_was_expected_and_seen(make_toy, toy_limits):
     seen = observe(row, ProbedEngine(make_toy("raw-draft-logits"), toy_limits))
     assert re.match(r"0\.500 of 160 accepted: .*; \d\.\d\d if they were divided", seen.expected)
     assert re.match(r"\d+ accepted \(\d\.\d+, p-value .*\)", seen.seen)
+
+
+def test_an_undecided_text_is_named_where_a_rule_differs(make_toy, toy_limits):
+    (row,) = (row for row in ROWS if row.id == "end-id")
+    doubted = observe(row, ProbedEngine(make_toy("end-id", "undecided"), toy_limits))
+    assert doubted.verdict == "differs"
+    assert "perhaps rounding" in doubted.seen
+    assert "rounding" not in observe(row, ProbedEngine(make_toy("end-id"), toy_limits)).seen
