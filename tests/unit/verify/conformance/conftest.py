@@ -86,7 +86,7 @@ class ToyEngine:
 
     def _logits(self, ids: Sequence[int]) -> np.ndarray:
         generator = np.random.default_rng(zlib.crc32(np.asarray(ids[-4:], np.int64).tobytes()))
-        spread = 0.02 if "undecided" in self._faults else 2.0
+        spread = 0.02 if "undecided" in self._faults else 6.0
         return generator.normal(0.0, spread, VOCABULARY).astype(np.float32)
 
     def _sampler(self, values: Mapping[str, Any], prompt: Sequence[int]) -> Sampler:

@@ -14,6 +14,7 @@ VARIANTS = {"wrong-length": "sequence-length", "no-reuse": "block-reuse"}
 FELT_BY = {
     # Who ignores what a draft is worth also replaces too few, or none.
     "raw-draft-logits": {"residual-resampling", "acceptance-threshold"},
+    "residual-resampling": {"raw-draft-logits", "acceptance-threshold"},  # a draw from p may be the draft again
     "wrong-length": set(PROBED),
     "penalties-count-prompt": {"min-tokens"},
 }
