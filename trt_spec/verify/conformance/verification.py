@@ -42,12 +42,15 @@ def probe_bonus_token(engine: ProbedEngine) -> Observation:
 
 
 def probe_sampled_token_acceptance(engine: ProbedEngine) -> Observation:
-    bet = find_bet(engine)
+    engine.drafts_wanted(1)
+    (logits,) = engine.logits(engine.text.prompt)
+    p = softmax(logits)
+    token = _find_likely(p)
     accepted = sum(
-        engine.verify(engine.text.prompt, [bet.token], **engine.sample(bet.temperature, seed))[0] == bet.token
+        engine.verify(engine.text.prompt, [token], **engine.sample(1.0, seed))[0] == token
         for seed in range(1, SAMPLED_TRIALS + 1)
     )
-    return _judge_share(accepted, SAMPLED_TRIALS, bet.p[bet.token], "the target's own draw is the draft")
+    return _judge_share(accepted, SAMPLED_TRIALS, float(p[token]), "the target's own draw is the draft")
 
 
 def probe_raw_draft_logits(engine: ProbedEngine) -> Observation:
@@ -137,13 +140,18 @@ def find_bet(engine: ProbedEngine) -> Bet:
 
 def _make_bet(logits: NDArray[np.float64], temperature: float) -> Bet:
     p = softmax(logits / temperature)
-    token = int(np.where(p <= MOST_LIKELY, p, 0.0).argmax())
+    token = _find_likely(p)
     q_token = p[token] / ACCEPTED
     rows = np.zeros((1, len(p)))
     # All other tokens get logit 0: q_token = e^v / (e^v + size - 1).
     rows[0, token] = np.log(q_token * (len(p) - 1) / (1.0 - q_token))
     divided = softmax(rows[0] / temperature)
     return Bet(token, temperature, p, softmax(rows[0]), rows, min(1.0, float(p[token] / divided[token])))
+
+
+def _find_likely(p: NDArray[np.float64]) -> int:
+    """The likeliest token that is not so likely that every way of accepting it looks alike."""
+    return int(np.where(p <= MOST_LIKELY, p, 0.0).argmax())
 
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -220,3 +220,17 @@ def free_port() -> int:
     from trt_spec.deploy.ports import find_free_ports
 
     return find_free_ports()["grpc_port"]
+
+
+def test_a_spec_is_proved_on_its_running_server(serve_toy, write_spec, tmp_path):
+    server = serve_toy()
+    root = tmp_path / "work"
+    root.mkdir()
+    host, port = server.url.split(":")
+    (root / "server.json").write_text(json.dumps({"host": host, "grpc_port": int(port)}))
+    result = prove(str(write_spec()), "-o", str(root), "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads((root / "reports" / "conformance.json").read_text())
+    assert record == json.loads(result.stdout)
+    assert record["deployment"]["backend"] == "onnx"
+    assert record["url"] == server.url
