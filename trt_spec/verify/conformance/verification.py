@@ -44,13 +44,15 @@ def probe_bonus_token(engine: ProbedEngine) -> Observation:
 def probe_sampled_token_acceptance(engine: ProbedEngine) -> Observation:
     engine.drafts_wanted(1)
     (logits,) = engine.logits(engine.text.prompt)
-    p = softmax(logits)
-    token = _find_likely(p)
+    token = int(logits.argmax())
+    shares = {temperature: float(softmax(logits / temperature)[token]) for temperature in (1.0, *TEMPERATURES)}
+    temperature = min(shares, key=lambda temperature: abs(shares[temperature] - ACCEPTED))
     accepted = sum(
-        engine.verify(engine.text.prompt, [token], **engine.sample(1.0, seed))[0] == token
+        engine.verify(engine.text.prompt, [token], **engine.sample(temperature, seed))[0] == token
         for seed in range(1, SAMPLED_TRIALS + 1)
     )
-    return _judge_share(accepted, SAMPLED_TRIALS, float(p[token]), "the target's own draw is the draft")
+    why = f"the target's own draw at temperature {temperature:g} is the draft"
+    return _judge_share(accepted, SAMPLED_TRIALS, shares[temperature], why)
 
 
 def probe_raw_draft_logits(engine: ProbedEngine) -> Observation:
@@ -140,18 +142,13 @@ def find_bet(engine: ProbedEngine) -> Bet:
 
 def _make_bet(logits: NDArray[np.float64], temperature: float) -> Bet:
     p = softmax(logits / temperature)
-    token = _find_likely(p)
+    token = int(np.where(p <= MOST_LIKELY, p, 0.0).argmax())  # likelier ones are accepted however q is read
     q_token = p[token] / ACCEPTED
     rows = np.zeros((1, len(p)))
     # All other tokens get logit 0: q_token = e^v / (e^v + size - 1).
     rows[0, token] = np.log(q_token * (len(p) - 1) / (1.0 - q_token))
     divided = softmax(rows[0] / temperature)
     return Bet(token, temperature, p, softmax(rows[0]), rows, min(1.0, float(p[token] / divided[token])))
-
-
-def _find_likely(p: NDArray[np.float64]) -> int:
-    """The likeliest token that is not so likely that every way of accepting it looks alike."""
-    return int(np.where(p <= MOST_LIKELY, p, 0.0).argmax())
 
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
