@@ -172,7 +172,9 @@ def _pretrained_config(facts: ModelFacts, weight_bits: int) -> dict[str, Any]:
 
 
 def _build_config(params: Mapping[str, Any]) -> dict[str, Any]:
+    bound = {"max_num_tokens": params["max_num_tokens"]} if "max_num_tokens" in params else {}
     return {
+        **bound,
         "max_batch_size": params["max_batch_size"],
         "max_input_len": params["max_input_len"],
         "max_seq_len": params["max_seq_len"],

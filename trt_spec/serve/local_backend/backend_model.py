@@ -40,8 +40,12 @@ class TritonPythonModel:
         config, parameters = read_parameters(args)
         decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled", False))
         self._options = EngineOptions.from_parameters(parameters, decoupled=decoupled)
-        kv_tokens = parameters.get("max_tokens_in_paged_kv_cache", "")
-        self._engine = Engine(openable_path(parameters["gpt_model_path"]), int(kv_tokens) if kv_tokens else None)
+        # NVIDIA's templates have no parameter max_num_tokens, it is built into the engines: here it rehearses them.
+        kv_tokens, max_num_tokens = (
+            int(value) if (value := parameters.get(name, "")) else None
+            for name in ("max_tokens_in_paged_kv_cache", "max_num_tokens")
+        )
+        self._engine = Engine(openable_path(parameters["gpt_model_path"]), kv_tokens, max_num_tokens)
         self._dialect = OutputDialect(config["output"], self._engine.limits.vocab_size)
         self._batcher = Batcher(self._engine)
         self._jobs_by_id: dict[str, tuple[Reply, list[Job]]] = {}

@@ -46,7 +46,8 @@ class Batcher:
 
     def __init__(self, engine: Engine, limits: StepLimits | None = None) -> None:
         self._engine = engine
-        self._limits = limits or default_limits(engine.limits.max_batch_size, engine.limits.max_draft_len)
+        built = engine.limits
+        self._limits = limits or default_limits(built.max_batch_size, built.max_draft_len, built.max_num_tokens)
         self._waiting: deque[Job] = deque()
         self._running: list[tuple[Job, RunningSequence]] = []
         self._step = 0
@@ -85,7 +86,7 @@ class Batcher:
         if not self._running:
             return
         pending = [
-            Pending(sequence.pending_tokens, sequence.served_step, arrival)
+            Pending(sequence.pending_tokens, sequence.served_step, arrival, sequence.counted_tokens)
             for arrival, (_, sequence) in enumerate(self._running)
         ]
         shares = plan_step(pending, self._limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from .kv_rows import KvRows
 class Engine:
     """A loaded engine folder. Not thread-safe: one thread runs it.
 
-    ``kv_tokens`` bounds its KV cache, in tokens of all sequences together.
+    ``kv_tokens`` bounds its KV cache, in tokens of all sequences together; ``max_num_tokens`` takes the place of the
+    folder's own.
     """
 
-    def __init__(self, folder: Path, kv_tokens: int | None = None) -> None:
-        self.limits = load_limits(folder)
+    def __init__(self, folder: Path, kv_tokens: int | None = None, max_num_tokens: int | None = None) -> None:
+        limits = load_limits(folder)
+        self.limits = limits if max_num_tokens is None else replace(limits, max_num_tokens=max_num_tokens)
         rows, self.max_row_tokens = plan_rows(self.limits, kv_tokens)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = len(os.sched_getaffinity(0))

@@ -20,7 +20,11 @@ TOKENS_PER_BLOCK = 32
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """What the engine was built for; lengths in tokens. ``max_seq_len`` includes ``max_draft_len``."""
+    """What the engine was built for; lengths in tokens. ``max_seq_len`` includes ``max_draft_len``.
+
+    ``max_num_tokens`` bounds a step as TensorRT-LLM's scheduler does, which counts the whole input of a request that
+    starts, cached or not; None: no such bound, as nothing here needs one.
+    """
 
     vocab_size: int
     layers: int
@@ -33,6 +37,7 @@ class EngineLimits:
     """Built for draft tokens from outside: the C++ engine's layer for those knows no log-probabilities, whether a call
     brings drafts or not (externalDraftTokensLayer.cpp@1d263f15: every call leaves cumLogProbs and outputLogProbs null).
     """
+    max_num_tokens: int | None = None
 
     def max_output_len(self, prompt_tokens: int) -> int:
         """The target grants what max_seq_len leaves after prompt and draft (TensorRT-LLM's rule)."""
@@ -61,6 +66,7 @@ def load_limits(folder: Path) -> EngineLimits:
         max_seq_len=build["max_seq_len"],
         max_draft_len=build["max_draft_len"],
         verifies_drafts=build.get("speculative_decoding_mode") == DRAFT_TOKENS_EXTERNAL,
+        max_num_tokens=build.get("max_num_tokens"),
     )
 
 

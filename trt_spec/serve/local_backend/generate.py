@@ -40,6 +40,12 @@ def check_request(engine: Engine, request: GenerateRequest) -> None:
             f"the request may need {needed} tokens of KV cache, but max_tokens_in_paged_kv_cache leaves "
             f"{engine.max_row_tokens} for one sequence."
         )
+    counted = prompt + len(request.draft_ids)
+    if limits.max_num_tokens is not None and counted > limits.max_num_tokens:
+        raise RequestRefused(
+            f"the input has {counted} tokens with its drafts, more than max_num_tokens {limits.max_num_tokens}: all of "
+            "them count, cached or not."
+        )
     expected = (len(request.draft_ids), limits.vocab_size)
     if request.draft_logits is not None and request.draft_logits.shape != expected:
         raise RequestRefused(

@@ -97,6 +97,11 @@ class RunningSequence:
         return len(self._pending)
 
     @property
+    def counted_tokens(self) -> int:
+        """What TensorRT-LLM's scheduler counts of it in a step: its whole input until the first token is there."""
+        return 1 if self.new_ids else len(self.request.input_ids) + len(self.request.draft_ids)
+
+    @property
     def new_ids(self) -> list[int]:
         return self._ids[len(self.request.input_ids) :]
 

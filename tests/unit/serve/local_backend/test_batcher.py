@@ -313,3 +313,15 @@ def test_context_logits_do_not_offer_a_cache_that_is_not_there_yet(open_engine, 
         (0, GenerateRequest([*prompt, *greedy[:3]], 5), None),
     ]
     assert run(engine, jobs)[1].new_ids == greedy[3:8]
+
+
+def test_rounds_that_max_num_tokens_keeps_apart_run_one_after_the_other(build_tiny_engine):
+    """Two inputs of 20 tokens fit a bound of 48, three do not; tokens that are decoded later count one each."""
+    prompts_a_step = {}
+    for bound in (None, 48):
+        engine = WatchedEngine(build_tiny_engine("pair-target"), max_num_tokens=bound)
+        requests = [GenerateRequest([first, *range(20, 39)], 2) for first in (4, 5, 6)]
+        outcomes = run(engine, [(0, request, None) for request in requests])
+        prompts_a_step[bound] = max(sum(tokens > 1 for tokens in step) for step in engine.passes)
+        assert [len(outcome.new_ids) for outcome in outcomes] == [2, 2, 2]
+    assert prompts_a_step == {None: 3, 48: 2}

@@ -303,3 +303,21 @@ def test_figures_tell_how_a_request_ran(engine, reference):
     drafts = [*expected[:2], (expected[2] + 1) % 320]
     verified = generate(engine, GenerateRequest(prompt, 4, drafts)).figures
     assert (verified.reused_tokens, verified.accepted_tokens) == (len(prompt) - 1, 2)
+
+
+def test_a_prefix_counts_against_max_num_tokens_although_it_is_cached(build_tiny_engine, reference):
+    engine = CountingEngine(build_tiny_engine("pair-target"), max_num_tokens=12)
+    prompt, expected = list(range(4, 14)), [1, 2]
+    check_request(engine, GenerateRequest(prompt, 4, draft_ids=expected))
+    generate(engine, GenerateRequest(prompt, 2))
+    with pytest.raises(RequestRefused, match="13 tokens with its drafts, more than max_num_tokens 12"):
+        check_request(engine, GenerateRequest([*prompt, 1], 3, draft_ids=expected))
+    with pytest.raises(RequestRefused, match="cached or not"):
+        check_request(engine, GenerateRequest(list(range(4, 17)), 1))
+
+
+def test_an_engine_built_with_max_num_tokens_keeps_to_it(build_tiny_engine):
+    built = build_tiny_engine("pair-target", max_num_tokens=20)
+    assert Engine(built).limits.max_num_tokens == 20
+    assert Engine(built, max_num_tokens=30).limits.max_num_tokens == 30
+    assert Engine(build_tiny_engine("pair-target")).limits.max_num_tokens is None

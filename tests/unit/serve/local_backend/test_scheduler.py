@@ -70,3 +70,20 @@ def test_the_end_of_a_prompt_leaves_the_rest_of_the_chunk_to_the_next():
 def test_limits_that_could_starve_somebody_are_refused(values):
     with pytest.raises(ValueError, match="in turn"):
         StepLimits(*values)
+
+
+def test_whole_inputs_count_against_max_num_tokens():
+    """Eight cached rounds of 40 tokens, 3 of them new: with a bound of 100 two fit a step, as in TensorRT-LLM."""
+    rounds = [Pending(3, -1, i, counted_tokens=40) for i in range(8)]
+    unbound = default_limits(max_batch_size=8, max_draft_len=2)
+    bound = default_limits(max_batch_size=8, max_draft_len=2, max_num_tokens=100)
+    assert [share.which for share in plan_step(rounds, unbound)] == list(range(8))
+    assert [share.which for share in plan_step(rounds, bound)] == [0, 1]
+
+
+def test_who_does_not_fit_max_num_tokens_ends_the_step_and_goes_first_in_the_next():
+    limits = default_limits(max_batch_size=8, max_draft_len=2, max_num_tokens=10)
+    pending = [Pending(2, -1, 0, counted_tokens=6), Pending(2, -1, 1, counted_tokens=6), Pending(1, -1, 2)]
+    assert [share.which for share in plan_step(pending, limits)] == [0]
+    later = [Pending(2, 5, 0, counted_tokens=6), Pending(2, -1, 1, counted_tokens=6), Pending(1, 5, 2, 5)]
+    assert [share.which for share in plan_step(later, limits)] == [1]
