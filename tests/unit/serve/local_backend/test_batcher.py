@@ -139,14 +139,14 @@ def test_one_failing_pass_fails_only_the_request_that_must(open_engine, referenc
     engine = open_engine()
     engine.poison = 315
     good = [(0, GenerateRequest(prompt, 20), None) for prompt, _ in reference[:3]]
-    bad = (4, GenerateRequest([1, 2, 315, 4], 20), None)
+    bad = (0, GenerateRequest([*[1] * 12, 315, 4], 20), None)
     *outcomes, failed = run(engine, [*good, bad])
     assert [outcome.new_ids for outcome in outcomes] == [greedy[:20] for _, greedy in reference[:3]]
     assert str(failed) == "poisoned"
 
 
 def test_logits_that_are_no_numbers_are_reported_and_touch_nobody_else(build_tiny_engine, tmp_path, reference):
-    """Token 316 has an embedding of NaN; its row of the cache is used again afterwards."""
+    """Token 316 has an embedding of NaN; its row of the cache is used again by a text that begins like it."""
     folder = shutil.copytree(build_tiny_engine("pair-target"), tmp_path / "engine")
     model = onnx.load(folder / "model.onnx", load_external_data=False)
     (embedding,) = (tensor for tensor in model.graph.initializer if tensor.name == "embedding")
@@ -156,12 +156,12 @@ def test_logits_that_are_no_numbers_are_reported_and_touch_nobody_else(build_tin
     weights.flush()
     engine = WatchedEngine(folder)
     good = [(0, GenerateRequest(prompt, 20), None) for prompt, _ in reference[:3]]
-    bad = (3, GenerateRequest([1, 2, 316, 4], 20), None)
+    bad = (3, GenerateRequest([*reference[3][0], *[1] * 40, 316, 4], 20), None)
     again = (8, GenerateRequest(reference[3][0], 20), None)
     *outcomes, failed, last = run(engine, [*good, bad, again])
     assert [outcome.new_ids for outcome in outcomes] == [greedy[:20] for _, greedy in reference[:3]]
     assert isinstance(failed, LogitsNotFinite)
-    assert "NaN" in str(failed) and "token 3" in str(failed)
+    assert "NaN" in str(failed) and f"token {len(reference[3][0]) + 41}" in str(failed)
     assert last.new_ids == reference[3][1][:20]
 
 
