@@ -103,8 +103,7 @@ class Batcher:
             placement = self._engine.rows.acquire(self._waiting[0].request.input_ids)
             if placement is None:
                 return
-            if placement.copy_from is not None:
-                self._engine.take_over(placement.copy_from.index, placement.row.index, placement.cached_tokens)
+            self._engine.place(placement)
             job = self._waiting.popleft()
             self._running.append((job, RunningSequence(job.request, placement.row, placement.cached_tokens)))
 
