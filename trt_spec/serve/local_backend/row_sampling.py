@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 from ..sampling import Sampling, probabilities
 
-NUCLEUS_CANDIDATES = 1024
-"""Top-p looks at so many of the likeliest tokens before it sorts the whole vocabulary."""
+TOP_K_CANDIDATES = 1024
+"""Up to so many, top-k looks at nothing else."""
+
+NUCLEUS_DEPTHS = (6.0, 12.0)
+"""Top-p looks at tokens whose logits over temperature are at most so far below the best, before it sorts them all."""
 
 
 class RowSampler:
@@ -35,20 +38,22 @@ def candidates(logits: NDArray[np.float32], sampling: Sampling) -> tuple[NDArray
     """Ids, ascending, that sampling can draw from ``logits`` [vocab_size], with weights that need not sum to one."""
     size = len(logits)
     top_k = min(sampling.top_k or size, size)
-    if top_k <= NUCLEUS_CANDIDATES < size:
+    if top_k <= TOP_K_CANDIDATES < size:
         ids = _likeliest(logits, top_k)
         kept = _softmax(logits[ids], sampling.temperature)
         return ids, _cut_nucleus(kept, kept.sum(), sampling.top_p)
     if top_k < size or not 0.0 < sampling.top_p < 1.0:
         whole = probabilities(logits, sampling)
         return np.arange(size), whole
-    scaled = logits.astype(np.float64) / sampling.temperature
-    total = float(np.exp(scaled - scaled.max()).sum())
-    ids = _likeliest(logits, min(NUCLEUS_CANDIDATES, size))
-    kept = _softmax(logits[ids], sampling.temperature)
-    if kept.sum() < sampling.top_p * total * (1 + 1e-9):  # the nucleus may be larger than the candidates
-        return np.arange(size), probabilities(logits, sampling)
-    return ids, _cut_nucleus(kept, total, sampling.top_p)
+    below_top = (logits - logits.max()) / np.float32(sampling.temperature)
+    total = float(np.exp(below_top).sum(dtype=np.float64))
+    for depth in NUCLEUS_DEPTHS:
+        ids = np.flatnonzero(below_top > -depth)
+        kept = _softmax(logits[ids], sampling.temperature)
+        # The candidates are the likeliest tokens, so if they have the mass, the nucleus is among them.
+        if kept.sum() > sampling.top_p * total * (1 + 1e-6):
+            return ids, _cut_nucleus(kept, total, sampling.top_p)
+    return np.arange(size), probabilities(logits, sampling)
 
 
 def _likeliest(logits: NDArray[np.float32], count: int) -> NDArray[np.int64]:

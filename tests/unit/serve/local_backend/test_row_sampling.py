@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_spec.serve.local_backend.row_sampling import NUCLEUS_CANDIDATES, RowSampler, candidates
+from trt_spec.serve.local_backend.row_sampling import TOP_K_CANDIDATES, RowSampler, candidates
 from trt_spec.serve.sampling import Sampler, Sampling, probabilities
 
-VOCAB = 3 * NUCLEUS_CANDIDATES
+VOCAB = 3 * TOP_K_CANDIDATES
 
 
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     temperature=st.sampled_from((0.0, 0.3, 1.0, 2.5)),
-    top_k=st.sampled_from((0, 1, 5, 50, NUCLEUS_CANDIDATES + 1, 2 * VOCAB)),
+    top_k=st.sampled_from((0, 1, 5, 50, TOP_K_CANDIDATES + 1, 2 * VOCAB)),
     top_p=st.sampled_from((0.0, 0.1, 0.9, 0.999, 1.0)),
     spread=st.sampled_from((0.0, 0.1, 3.0, 20.0)),
     rounded=st.booleans(),
