@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,13 +119,13 @@ class Batcher:
             placement = self._engine.rows.acquire(request.input_ids)
             if placement is None:
                 return
-            cached_tokens = placement.cached_tokens
-            if request.return_context_logits:
-                cached_tokens = 0
+            if request.return_context_logits:  # of the whole input, so all of it is fed
                 placement.row.write(0, ())
-            if placement.copy_from is not None and cached_tokens:
-                self._engine.take_over(placement.copy_from.index, placement.row.index, cached_tokens)
-            self._running.append((self._waiting.popleft(), RunningSequence(request, placement.row, cached_tokens)))
+                placement = replace(placement, cached_tokens=0, copy_from=None)
+            self._engine.place(placement)
+            self._running.append(
+                (self._waiting.popleft(), RunningSequence(request, placement.row, placement.cached_tokens))
+            )
 
     def _feed(self, served: Sequence[tuple[Job, RunningSequence]], pieces: Sequence[Piece]) -> None:
         """One forward pass for all; if it fails, one for each, so that only those fail that must."""

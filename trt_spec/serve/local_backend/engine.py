@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from .engine_folder import load_limits, plan_rows
 from .feed import Piece, plan_passes, render_feed
 from .kv_arena import KvArena
-from .kv_rows import KvRows
+from .kv_layout import Spot, plan_layout
+from .kv_rows import KvRows, Placement
 
 
 class Engine:
@@ -34,15 +35,26 @@ class Engine:
         # Two sessions that alternate on the same cores otherwise fight through their spinning threads.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.session = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            str(folder / "model.onnx"),
+            options,
+            providers=["CPUExecutionProvider"],
+            # It would turn a product and the residual's sum into one Gemm, which takes 4 to 8 % more of a whole step.
+            disabled_optimizers=["MatMulAddFusion"],
         )
         self.rows = KvRows(rows, self.max_row_tokens)
         self._arena = KvArena(self.session, self.limits, rows=rows, max_tokens=self.max_row_tokens)
+        self._step = 0
+        self._fed_at = [0] * rows
         self._logits = np.empty((0, self.limits.vocab_size), np.float32)
 
-    def take_over(self, source: int, destination: int, tokens: int) -> None:
-        """Copies the first ``tokens`` positions of one row of the KV cache to another."""
-        self._arena.copy(source, destination, tokens)
+    def place(self, placement: Placement) -> None:
+        """Brings what a request takes over from an earlier one to where its row is in the KV cache."""
+        arena, row, source = self._arena, placement.row.index, placement.copy_from
+        held = row if source is None else source.index
+        if placement.cached_tokens and (source is not None or held in arena.parked):
+            arena.resize(placement.cached_tokens, [0 if r.index == row else r.length for r in self.rows.rows])
+            arena.copy(held, row, placement.cached_tokens)
+        arena.parked.pop(row, None)
 
     def forget(self, row: int) -> None:
         """Zeroes a row of the KV cache."""
@@ -54,8 +66,8 @@ class Engine:
         They are views of memory that the next call overwrites. Short pieces share a pass, whatever their lengths and
         pasts; a long one has a pass of its own, since attention would pad all others to its length.
         """
-        needed = max(piece.past + len(piece.tokens) for piece in pieces)
-        self._arena.resize(needed, [row.length for row in self.rows.rows])
+        self._lay_out(pieces)
+        pieces = [replace(piece, row=self._arena.position[piece.row]) for piece in pieces]
         passes = plan_passes(pieces)
         wanted = sum(max(1, sum(pieces[i].wanted for i in indices)) for indices in passes)
         if len(self._logits) < wanted:
@@ -69,6 +81,26 @@ class Engine:
                 start += pieces[i].wanted
             start += computed - sum(pieces[i].wanted for i in indices)
         return [logits[i] for i in range(len(pieces))]
+
+    def _lay_out(self, pieces: Sequence[Piece]) -> None:
+        """Makes room for the pieces, and lets idle rows give way."""
+        arena, rows = self._arena, self.rows.rows
+        self._step += 1
+        for piece in pieces:
+            self._fed_at[piece.row] = self._step
+        needed = max(piece.past + len(piece.tokens) for piece in pieces)
+        longest = max([needed, *(row.length for row in rows if row.is_running)])
+        spots = []
+        for index in sorted(range(len(rows)), key=arena.position.__getitem__):
+            row, idle_steps = rows[index], self._step - self._fed_at[index]
+            tokens = 0 if index in arena.parked else row.length
+            spots.append(Spot(index, tokens, row.is_running, idle_steps))
+        layout = plan_layout(spots, arena.capacity, arena.fit(longest))
+        for index in layout.park:
+            arena.park(index, rows[index].length)
+        if layout.move is not None:
+            arena.move(*layout.move)
+        arena.resize(needed, [row.length for row in rows])
 
     def _run(self, pieces: Sequence[Piece], start: int) -> int:
         """One pass; writes its rows of logits from ``start`` on and says how many."""

@@ -83,10 +83,6 @@ class KvRows:
             row.length = 0
         row.sent_tokens = min(row.sent_tokens, row.length)  # a cancelled prompt was not fed whole
 
-    def longest(self) -> int:
-        """Tokens of the longest sequence in any row."""
-        return max(row.length for row in self.rows)
-
     def _free_row(self, *, keep: Row | None) -> Row | None:
         """An empty row, else the least recently used idle one; None if only running ones and ``keep`` are left."""
         idle = [row for row in self.rows if not row.is_running and row is not keep]

@@ -1,6 +1,7 @@
 """Many requests at once on a real engine of a tiny model: each gets what it would have got alone."""
 
 import shutil
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trt_spec.serve.local_backend import kv_arena, kv_layout
 from trt_spec.serve.local_backend.batcher import Batcher, Job, RequestCancelled
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.generate import RequestRefused, check_request, generate
@@ -106,11 +108,20 @@ def build_request(reference, drawn):
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(requests=st.lists(REQUESTS, min_size=1, max_size=12), rows=st.integers(1, 4), limits=LIMITS)
-def test_any_schedule_gives_the_tokens_of_one_by_one_runs(open_engine, reference, lone_logits, requests, rows, limits):
+@given(
+    requests=st.lists(REQUESTS, min_size=1, max_size=12),
+    rows=st.integers(1, 4),
+    limits=LIMITS,
+    patience=st.sampled_from((0, 1, 4, 32)),
+)
+def test_any_schedule_gives_the_tokens_of_one_by_one_runs(
+    open_engine, reference, lone_logits, requests, rows, limits, patience
+):
+    """With capacities in small steps and little patience for idle rows, so that all are moved and parked often."""
     built = [build_request(reference, drawn) for drawn in requests]
     jobs = [(drawn[0], request, drawn[5]) for drawn, (request, _) in zip(requests, built, strict=True)]
-    outcomes = run(open_engine(rows), jobs, limits)
+    with patch.object(kv_arena, "CAPACITY_STEP_TOKENS", 8), patch.object(kv_layout, "PARK_AFTER_STEPS", patience):
+        outcomes = run(open_engine(rows), jobs, limits)
     for (_, request, cancelled_at), (_, answer), outcome in zip(jobs, built, outcomes, strict=True):
         if cancelled_at is not None and isinstance(outcome, RequestCancelled):
             continue
@@ -139,14 +150,14 @@ def test_one_failing_pass_fails_only_the_request_that_must(open_engine, referenc
     engine = open_engine()
     engine.poison = 315
     good = [(0, GenerateRequest(prompt, 20), None) for prompt, _ in reference[:3]]
-    bad = (4, GenerateRequest([1, 2, 315, 4], 20), None)
+    bad = (0, GenerateRequest([*[1] * 12, 315, 4], 20), None)
     *outcomes, failed = run(engine, [*good, bad])
     assert [outcome.new_ids for outcome in outcomes] == [greedy[:20] for _, greedy in reference[:3]]
     assert str(failed) == "poisoned"
 
 
 def test_logits_that_are_no_numbers_are_reported_and_touch_nobody_else(build_tiny_engine, tmp_path, reference):
-    """Token 316 has an embedding of NaN; its row of the cache is used again afterwards."""
+    """Token 316 has an embedding of NaN; its row of the cache is used again by a text that begins like it."""
     folder = shutil.copytree(build_tiny_engine("pair-target"), tmp_path / "engine")
     model = onnx.load(folder / "model.onnx", load_external_data=False)
     (embedding,) = (tensor for tensor in model.graph.initializer if tensor.name == "embedding")
@@ -156,12 +167,12 @@ def test_logits_that_are_no_numbers_are_reported_and_touch_nobody_else(build_tin
     weights.flush()
     engine = WatchedEngine(folder)
     good = [(0, GenerateRequest(prompt, 20), None) for prompt, _ in reference[:3]]
-    bad = (3, GenerateRequest([1, 2, 316, 4], 20), None)
+    bad = (3, GenerateRequest([*reference[3][0], *[1] * 40, 316, 4], 20), None)
     again = (8, GenerateRequest(reference[3][0], 20), None)
     *outcomes, failed, last = run(engine, [*good, bad, again])
     assert [outcome.new_ids for outcome in outcomes] == [greedy[:20] for _, greedy in reference[:3]]
     assert isinstance(failed, LogitsNotFinite)
-    assert "NaN" in str(failed) and "token 3" in str(failed)
+    assert "NaN" in str(failed) and f"token {len(reference[3][0]) + 41}" in str(failed)
     assert last.new_ids == reference[3][1][:20]
 
 
@@ -224,6 +235,23 @@ def test_abort_answers_everybody_and_frees_the_rows(open_engine, reference):
     batcher.abort(reason)
     assert outcomes == [reason] * 4
     assert batcher.is_idle and not any(row.is_running for row in engine.rows.rows)
+
+
+def test_an_idle_long_sequence_slows_nobody_and_is_not_forgotten(open_engine, reference):
+    engine = open_engine(3)
+    prompt, greedy = reference[0]
+    long = [*prompt, *greedy]
+    with patch.object(kv_arena, "CAPACITY_STEP_TOKENS", 16):
+        run(engine, [(0, GenerateRequest(long, 1), None)])
+        assert engine._arena.capacity >= len(long)
+        for _ in range(kv_layout.PARK_AFTER_STEPS):
+            run(engine, [(0, GenerateRequest([9, 9, 9], 1), None)])
+        assert engine._arena.capacity == 16
+        engine.passes.clear()
+        (again,) = run(engine, [(0, GenerateRequest([*long, 7, 8], 3), None)])
+        assert engine.passes[0] == [2]
+    fresh = generate(open_engine(), GenerateRequest([*long, 7, 8], 3))
+    assert again.new_ids == fresh.new_ids
 
 
 def resident_bytes():
