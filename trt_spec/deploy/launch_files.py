@@ -1,7 +1,7 @@
 """A deployment with all that starts it: the model repository, and the launch files of one kind of host.
 
-    triton             WORKSPACE/repository, and WORKSPACE/triton/launch.sh for GPU hosts
-    compose k8s slurm  WORKSPACE/<target>/ with its files and a repository that names engines as the container sees them
+triton             WORKSPACE/repository, and WORKSPACE/triton/launch.sh for GPU hosts
+compose k8s slurm  WORKSPACE/<target>/ with its files and a repository that names engines as the container sees them
 """
 
 from __future__ import annotations
