@@ -46,4 +46,3 @@ def test_the_output_is_the_targets_and_the_draft_is_asked(client, tiny):
             assert answer.output_ids == tuple(direct)
             drafted += sum(r.drafted for r in answer.rounds)
     assert drafted > 0
-

@@ -91,7 +91,7 @@ def test_the_plan_says_what_is_guessed(planned, codes):
     (finding,) = plan.findings
     assert (finding.code, finding.severity) == ("self-draft-cost", "note")
     assert "4 of the target's 4 layers" in finding.message
-    assert "acceptance 0.97 is a guess (0.87 to 0.97)" in finding.message
+    assert "acceptance 0.96 is a guess (0.86 to 0.97)" in finding.message
     document = json.loads(render_json(plan))
     assert document["self_draft"]["acceptance"]["origin"] == "prior"
     assert {"draft.num_layers", "draft.cost_ratio", "draft.acceptance"} <= {

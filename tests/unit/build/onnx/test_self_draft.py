@@ -134,10 +134,10 @@ def test_a_missing_or_unknown_tensor_of_a_dropped_layer_is_still_a_fault(tmp_pat
         return {**tensors, "model.layers.1.self_attn.q_norm.weight": norm}
 
     folder = broken(exchange)
-    with pytest.raises(SpecError, match="lacks 1 tensors.*model.layers.1.input_layernorm"):
+    with pytest.raises(SpecError, match=r"lacks 1 tensors.*model.layers.1.input_layernorm"):
         built(folder, tmp_path / "first", weight_bits=32, layers=[0, 2])
     rewrite(folder, lambda t: {**t, "model.layers.1.input_layernorm.weight": t["model.norm.weight"]})
-    with pytest.raises(SpecError, match="does not know.*model.layers.1.self_attn.q_norm"):
+    with pytest.raises(SpecError, match=r"does not know.*model.layers.1.self_attn.q_norm"):
         built(folder, tmp_path / "second", weight_bits=32, layers=[0, 2])
 
 
@@ -163,7 +163,7 @@ def test_a_tied_head_is_stored_again_or_is_a_fault(tmp_path, broken):
         return {**tensors, "lm_head.weight": (dtype, shape, content[:-1] + bytes([content[-1] ^ 1]))}
 
     rewrite(folder, change)
-    with pytest.raises(SpecError, match="says tie_word_embeddings, but its lm_head.weight differs"):
+    with pytest.raises(SpecError, match=r"says tie_word_embeddings, but its lm_head.weight differs"):
         built(folder, tmp_path / "other", weight_bits=32)
 
 
@@ -189,5 +189,5 @@ def test_what_the_graph_does_not_compute_is_refused_when_building(tmp_path, brok
 def test_a_modelopt_checkpoint_is_refused(tmp_path, broken):
     folder = broken()
     (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
-    with pytest.raises(SpecError, match="already quantised .FP8"):
+    with pytest.raises(SpecError, match=r"already quantised .FP8"):
         built(folder, tmp_path / "engine", weight_bits=32)
