@@ -9,7 +9,7 @@ from typing import Any
 from trt_spec.errors import SpecError
 from trt_spec.plan.manifest import load_manifest, resolve_deployment_id
 from trt_spec.plan.workspace import Workspace
-from trt_spec.spec.model import Model, Spec
+from trt_spec.spec.model import Draft, Model, Spec
 from trt_spec.verify.judge import near_tie_gap
 from trt_spec.verify.run import DEFAULT_MAX_TOKENS, VerifyOptions
 
@@ -62,7 +62,9 @@ def _check_current(server: dict[str, Any], workspace: Workspace) -> None:
 
 
 def _describe_model(model: Model) -> str:
-    return f"{model.model} ({model.dtype}, quantization {model.quantization})"
+    kept = model.layers if isinstance(model, Draft) else None
+    layers = "" if kept is None else f", layers {', '.join(map(str, kept))} alone"
+    return f"{model.model} ({model.dtype}, quantization {model.quantization}{layers})"
 
 
 def _resolve_dtype(spec: Spec, engine: Path) -> str | None:

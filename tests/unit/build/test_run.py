@@ -171,7 +171,7 @@ FAULTS = {
                 {**json.loads((folder / "config.json").read_text()), "quantization_config": {"quant_method": "awq"}}
             )
         ),
-        "already quantised .awq",
+        "already quantised .AWQ",
     ),
     "not a number": (
         lambda folder: rewrite_tensors(folder, lambda t: t.update({NORM: ("BF16", (64,), b"\xc0\x7f" * 64)})),
