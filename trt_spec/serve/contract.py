@@ -48,6 +48,8 @@ ADVICE: dict[str, str] = {
 HARMLESS = frozenset(
     {
         "pad_id",  # answers are never padded
+        "decoder_input_ids",  # read for encoder-decoder models alone (tensorrtllm_backend v0.18.2, utils.cc), and
+        "decoder_input_lengths",  # sent with every request by NVIDIA's preprocessing
         "retention_token_range_starts",  # hints to a block cache change no token
         "retention_token_range_ends",
         "retention_token_range_priorities",

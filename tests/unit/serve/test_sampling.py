@@ -100,13 +100,13 @@ def test_a_minimum_length_keeps_the_end_away_until_it_is_reached():
 
 def test_top_p_decays_to_its_minimum_with_every_token():
     logits = np.log(np.array([0.4, 0.3, 0.2, 0.1], np.float32))
-    sampling = Sampling(top_p=1.0, top_p_decay=0.5, top_p_min=0.3)
+    sampling = Sampling(top_p=1.0, top_p_decay=0.5, top_p_min=0.45)
     seen = [set(), set(), set()]
     for seed in range(300):
         sampler = Sampler(replace(sampling, seed=seed))
         for tokens in seen:
             tokens.add(sampler.choose(logits))
-    assert seen == [{0, 1, 2, 3}, {0, 1}, {0}]
+    assert seen == [{0, 1, 2, 3}, {0, 1}, {0, 1}]
     assert sampling.changes_top_p and not Sampling(top_p=0.9).changes_top_p
     assert Sampling(top_p=0.2, top_p_min=0.5).changes_top_p  # as in C++: the minimum may also raise it
     assert not replace(sampling, top_k=2).changes_top_p

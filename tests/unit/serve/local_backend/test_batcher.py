@@ -332,13 +332,13 @@ def test_a_stopped_job_ends_with_what_it_has_and_frees_its_row(open_engine, refe
 
 
 def test_context_logits_do_not_offer_a_cache_that_is_not_there_yet(open_engine, reference):
-    """Both are let in by one step: the second must not take over from a row that the first has yet to fill."""
+    """Let in by one step beside a running request: the last must not take over what the second has yet to feed."""
     prompt, greedy = reference[0]
     engine = open_engine(3)
-    run(engine, [(0, GenerateRequest([*prompt, 20, 21], 1), None)])
     jobs = [
-        (0, GenerateRequest([*prompt, 30], 2, return_context_logits=True), None),
-        (0, GenerateRequest([*prompt, *greedy[:3]], 5), None),
+        (0, GenerateRequest([*prompt, 20, 21], 40), None),
+        (5, GenerateRequest([*prompt, 30], 2, return_context_logits=True), None),
+        (5, GenerateRequest([*prompt, *greedy[:3]], 5), None),
     ]
     assert run(engine, jobs)[1].new_ids == greedy[3:8]
 
@@ -353,3 +353,4 @@ def test_rounds_that_max_num_tokens_keeps_apart_run_one_after_the_other(build_ti
         prompts_a_step[bound] = max(sum(tokens > 1 for tokens in step) for step in engine.passes)
         assert [len(outcome.new_ids) for outcome in outcomes] == [2, 2, 2]
     assert prompts_a_step == {None: 3, 48: 2}
+    assert run(engine, jobs)[2].new_ids == greedy[3:8]
