@@ -42,7 +42,10 @@ class BareSession:
         options.intra_op_num_threads = 2
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self._session = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            str(folder / "model.onnx"),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["MatMulAddFusion"],
         )
         self._binding = self._session.io_binding()
         shape = (1, config["num_key_value_heads"], CAPACITY_TOKENS, config["head_size"])

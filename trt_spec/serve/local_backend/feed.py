@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHORT_PIECE_TOKENS = 16
-"""Pieces up to this length share a pass. Attention pads every sequence's queries to the longest piece: beside a chunk
-of a prompt that costs more than reading the weights a second time (measured), beside a few drafts it does not."""
+"""Pieces up to this length share a pass. Attention pads every sequence's queries to the longest piece: a chunk of 128
+tokens and seven decoded ones took 1.7 to 2.4 times as long in one pass as in two, though two read the weights twice."""
 
 
 @dataclass(frozen=True)
