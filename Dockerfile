@@ -28,7 +28,7 @@ USER 1000:1000
 WORKDIR /work
 EXPOSE 8000 8001 8002
 HEALTHCHECK --interval=10s --timeout=10s --start-period=180s --retries=3 \
-    CMD ["python3", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['HTTP_PORT'] + '/v2/health/ready', timeout=9)"]
+    CMD ["python3", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['HTTP_PORT'] + '/v2/health/ready', timeout=9)"]
 ENTRYPOINT ["trtspec"]
 CMD ["--help"]
 
@@ -51,5 +51,5 @@ WORKDIR /tmp
 EXPOSE 8000 8001 8002
 # Reading the engines takes as long as the disk takes.
 HEALTHCHECK --interval=10s --timeout=10s --start-period=3600s --retries=3 \
-    CMD ["python3", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['HTTP_PORT'] + '/v2/health/ready', timeout=9)"]
+    CMD ["python3", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['HTTP_PORT'] + '/v2/health/ready', timeout=9)"]
 CMD ["bash", "/models/compose/launch.sh"]

@@ -18,8 +18,8 @@ import numpy as np
 import onnxruntime
 
 from trt_spec.cli.demo import demo_workspace
-from trt_spec.deploy.launch import running_triton
-from trt_spec.deploy.ports import find_free_ports
+from trt_spec.deploy.host.launch import running_triton
+from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
 from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL

@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from trt_spec.deploy.launch import running_triton
-from trt_spec.deploy.ports import find_free_ports
+from trt_spec.deploy.host.launch import running_triton
+from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.workspace import resolve_launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

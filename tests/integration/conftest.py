@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trt_spec.deploy.ports import find_free_ports
+from trt_spec.deploy.host.ports import find_free_ports
 
 
 @pytest.fixture

@@ -7,18 +7,20 @@ import json
 import os
 import signal
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trt_spec.deploy.launch import LaunchOptions, check_repository, launch_triton, running_triton
+from trt_spec.deploy.host.launch import LaunchOptions, check_repository, launch_triton, running_triton
+from trt_spec.deploy.host.process_group import list_processes, wait_for_exit
+from trt_spec.deploy.host.server import SERVER_FILE, SHM_DIR, RunningServer, end_server, load_server, stop_triton
+from trt_spec.deploy.host.supervise import judge_server
+from trt_spec.deploy.host.triton import find_triton, write_backends
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, Tensor, render_pbtxt
-from trt_spec.deploy.process_group import list_session, wait_for_exit
-from trt_spec.deploy.server import SERVER_FILE, SHM_DIR, RunningServer, end_server, load_server, stop_triton
-from trt_spec.deploy.supervise import judge_server
-from trt_spec.deploy.triton import find_triton, write_backends
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed
+from trt_spec.spec.model import Serve
 
 pytest.importorskip("tritonclient")
 
@@ -90,7 +92,7 @@ def options(tmp_path: Path, free_ports: dict[str, int]) -> LaunchOptions:
     (repository / MARKER_FILE).write_text("{}")
     # Triton starts its Python processes through a shell: names like these must not reach it.
     workspace = tmp_path / "it's a $workspace; exit"
-    return LaunchOptions(repository=repository, workspace=workspace, timeout_s=60, **free_ports)
+    return LaunchOptions(repository=repository, workspace=workspace, serve=Serve(**free_ports), timeout_s=60)
 
 
 def post(server: RunningServer, model: str, inputs: list[dict[str, object]]) -> list[object]:
@@ -116,7 +118,7 @@ def find_workers(workspace: Path) -> set[int]:
 
 def assert_nothing_left(server: RunningServer) -> None:
     assert not server.is_alive()
-    assert list_session(server.pid) == []
+    assert list_processes(server.pid, server.shm_prefix) == []
     assert list(SHM_DIR.glob(f"{server.shm_prefix}*")) == []
 
 
@@ -129,9 +131,11 @@ def test_start_answer_stop(options: LaunchOptions) -> None:
         with pytest.raises(EnvironmentMissing, match="already runs"):
             launch_triton(options)
         neighbour = LaunchOptions(
-            repository=options.repository, workspace=options.workspace.parent / "other", **options.ports
+            repository=options.repository, workspace=options.workspace.parent / "other", serve=options.serve
         )
-        with pytest.raises(EnvironmentMissing, match=rf"Port {options.http_port} .*serve\.http_port.*trtspec stop"):
+        with pytest.raises(
+            EnvironmentMissing, match=rf"Port {options.serve.http_port} .*serve\.http_port.*trtspec stop"
+        ):
             launch_triton(neighbour)
         assert ask_echo(server) == [42]
     finally:
@@ -162,7 +166,7 @@ def test_backend_beside_its_package(options: LaunchOptions, tmp_path: Path) -> N
     (folder / "1" / ".gitkeep").touch()
     (folder / "config.pbtxt").write_text(render_pbtxt(engine), encoding="utf-8")
     with_backends = LaunchOptions(
-        repository=options.repository, workspace=options.workspace, backends=backends, **options.ports
+        repository=options.repository, workspace=options.workspace, backends=backends, serve=options.serve
     )
     with running_triton(with_backends) as server:
         inputs = [{"name": "x", "datatype": "INT32", "shape": [1, 1], "data": [1]}]
@@ -188,7 +192,7 @@ def test_t004_a_broken_model_then_a_good_one_at_once(options: LaunchOptions) -> 
 
 def test_t001_a_model_that_never_finishes_loading_is_named_at_the_deadline(options: LaunchOptions) -> None:
     write_model(options.repository, "slow", "import time\ntime.sleep(3600)\n")
-    impatient = LaunchOptions(repository=options.repository, workspace=options.workspace, timeout_s=2, **options.ports)
+    impatient = replace(options, timeout_s=2)
     started: list[RunningServer] = []
 
     def watch(_: float) -> None:
@@ -246,7 +250,7 @@ def test_a_recycled_pid_is_never_ended(options: LaunchOptions) -> None:
         "pid": os.getpid(),
         "start_ticks": 1,
         "host": "127.0.0.1",
-        **options.ports,
+        **{f"{name}_port": port for name, port in options.serve.ports.items()},
         "repository": "r",
         "log": "l",
         "shm_prefix": "trtspec_00000000_",

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from trt_spec.deploy.launch import LaunchOptions, running_triton
+from trt_spec.deploy.host.launch import LaunchOptions, running_triton
 from trt_spec.deploy.llmapi_model import FOLDER_VARIABLE
 from trt_spec.deploy.workspace import deploy_workspace
 from trt_spec.errors import TrtspecError
 from trt_spec.plan.workspace import Workspace
-from trt_spec.spec.model import Spec
+from trt_spec.spec.model import Serve, Spec
 
 STANDIN = Path(__file__).parents[1] / "standins" / "llmapi_model"
 
@@ -33,7 +33,7 @@ def deployed(tmp_path: Path, free_ports: dict[str, int]) -> LaunchOptions:
     )
     workspace = Workspace(tmp_path / "a: work, space")
     repository = deploy_workspace(workspace, spec)
-    return LaunchOptions(repository=repository, workspace=workspace.root, timeout_s=60, **free_ports)
+    return LaunchOptions(repository=repository, workspace=workspace.root, serve=Serve(**free_ports), timeout_s=60)
 
 
 def post(url: str, body: dict[str, Any]) -> Any:

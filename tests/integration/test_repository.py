@@ -15,16 +15,16 @@ import pytest
 import yaml
 
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
-from trt_spec.deploy.example import load_example, plan_manifest
-from trt_spec.deploy.launch import LaunchOptions, running_triton
+from trt_spec.deploy.example import plan_manifest
+from trt_spec.deploy.host.launch import LaunchOptions, running_triton
+from trt_spec.deploy.host.server import RunningServer
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import parse_pbtxt
 from trt_spec.deploy.repository import write_repository
-from trt_spec.deploy.server import RunningServer
 from trt_spec.deploy.workspace import deploy_workspace
 from trt_spec.plan.manifest import render_manifest
 from trt_spec.plan.workspace import Workspace
-from trt_spec.spec.model import Spec
+from trt_spec.spec.model import Serve, Spec
 from trt_spec.spec.presets import load_preset
 
 ENGINE_MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
@@ -67,7 +67,9 @@ def test_every_model_loads_and_answers(
         gathers_logits=True,
     )
     repository = write_repository(deployment, tmp_path / "work space" / "repository")
-    options = LaunchOptions(repository=repository, workspace=repository.parent, timeout_s=120, **free_ports)
+    options = LaunchOptions(
+        repository=repository, workspace=repository.parent, serve=Serve(**free_ports), timeout_s=120
+    )
     with running_triton(options) as server:
         for model in MODELS:
             loaded = call(server, f"{model}/config")
@@ -106,7 +108,9 @@ def test_what_a_gpu_host_gets_is_served_by_the_embedded_triton(
     gpu_workspace: Workspace, free_ports: dict[str, int]
 ) -> None:
     repository = deploy_workspace(gpu_workspace)
-    options = LaunchOptions(repository=repository, workspace=gpu_workspace.root, timeout_s=120, **free_ports)
+    options = LaunchOptions(
+        repository=repository, workspace=gpu_workspace.root, serve=Serve(**free_ports), timeout_s=120
+    )
     with running_triton(options) as server:
         for model in ENGINE_MODELS:
             parameters = call(server, f"{model}/config")["parameters"]
@@ -123,10 +127,14 @@ def test_what_a_gpu_host_gets_is_served_by_the_embedded_triton(
         assert streamed[-1]["total_draft_tokens"] > 0
 
 
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
 def test_a_gpu_host_gets_the_same_but_for_the_engine_paths(gpu_workspace: Workspace) -> None:
     served = deploy_workspace(gpu_workspace)
     on_gpus = deploy_workspace(gpu_workspace, repository=gpu_workspace.root / "k8s" / "repository", root="/models")
-    ours, theirs = load_example(served), load_example(on_gpus)
+    ours, theirs = files_of(served), files_of(on_gpus)
     assert ours.keys() == theirs.keys()
     differing = {name for name in ours if ours[name] != theirs[name]}
     assert differing == {MARKER_FILE, *(f"{model}/config.pbtxt" for model in ENGINE_MODELS)}

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from trt_spec.deploy.host.process_group import list_processes, read_start_ticks
+from trt_spec.deploy.host.server import SHM_DIR, RunningServer, load_server, stop_triton
+from trt_spec.deploy.host.supervise import find_parts
 from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, Tensor, render_pbtxt
-from trt_spec.deploy.process_group import list_session, read_start_ticks
-from trt_spec.deploy.server import SHM_DIR, RunningServer, load_server, stop_triton
-from trt_spec.deploy.supervise import find_parts
 
 ROOT = Path(__file__).parents[2]
 IDLE = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
@@ -72,7 +72,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
 
 
 def assert_nothing_left(server: RunningServer) -> None:
-    assert list_session(server.pid) == []
+    assert list_processes(server.pid, server.shm_prefix) == []
     assert list(SHM_DIR.glob(f"{server.shm_prefix}*")) == []
 
 

@@ -16,8 +16,8 @@ GRACE_S = 2.0
 def main() -> int:
     record_call("mpirun")
     words = sys.argv[1:]
-    if words[0] == "--allow-run-as-root":
-        words = words[1:]
+    assert words[:3] == ["--allow-run-as-root", "--bind-to", "none"], words
+    words = words[3:]
     ranks: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

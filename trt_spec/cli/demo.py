@@ -33,9 +33,9 @@ def command(max_tokens: int, prompts: Path | None, as_json: bool) -> None:
 
     from trt_spec.build.run import BuildOptions, run_build
     from trt_spec.cli.progress import StepProgress
-    from trt_spec.deploy.launch import check_not_running, running_triton
-    from trt_spec.deploy.ports import find_free_ports
-    from trt_spec.deploy.triton import find_triton
+    from trt_spec.deploy.host.launch import check_not_running, running_triton
+    from trt_spec.deploy.host.ports import find_free_ports
+    from trt_spec.deploy.host.triton import find_triton
     from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
     from trt_spec.plan.workspace import Workspace
     from trt_spec.spec.load import load_spec

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
-if TYPE_CHECKING:
-    from trt_spec.deploy.launch_files import Deployed, TargetName
-    from trt_spec.spec.model import Spec
+from trt_spec.spec.model import TargetName
 
-_TARGETS = ("triton", "compose", "k8s", "slurm")  # launch_files.TARGETS, named here so that --help imports nothing
+if TYPE_CHECKING:
+    from trt_spec.deploy.launch_files import Deployed
+    from trt_spec.spec.model import Spec
 
 
 @click.command("deploy")
@@ -21,7 +21,7 @@ _TARGETS = ("triton", "compose", "k8s", "slurm")  # launch_files.TARGETS, named 
 @click.option("-o", "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder that build wrote to.")
 @click.option(
     "--to",
-    type=click.Choice(_TARGETS),
+    type=click.Choice(get_args(TargetName)),
     default="triton",
     show_default=True,
     help="Host to write launch files for; all but triton have a repository of their own.",

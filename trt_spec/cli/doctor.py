@@ -56,7 +56,7 @@ def command(backend: Backend | None, tensorrt_llm: str, workspace: Path | None, 
 
 def _find_embedded_triton() -> EmbeddedTriton:
     from trt_spec.build.doctor.machine import EmbeddedTriton
-    from trt_spec.deploy.triton import find_triton
+    from trt_spec.deploy.host.triton import find_triton
     from trt_spec.errors import EnvironmentMissing
 
     try:

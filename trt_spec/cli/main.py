@@ -60,6 +60,8 @@ class VerbGroup(click.Group):
                 raise
             click.echo(f"trtspec: {error}", err=True)
             sys.exit(error.exit_code)
+        except BrokenPipeError:
+            raise  # whoever read the output has left: click ends quietly
         except OSError as error:
             if ctx.params.get("debug"):
                 raise

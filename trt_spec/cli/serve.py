@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from trt_spec.deploy.launch import LaunchOptions
-    from trt_spec.deploy.server import RunningServer
+    from trt_spec.deploy.host.launch import LaunchOptions
+    from trt_spec.deploy.host.server import RunningServer
 
 _PORT = click.IntRange(1, 65535)
 _NEWS_EVERY_S = 5.0
@@ -24,7 +24,7 @@ _NEWS_EVERY_S = 5.0
 @click.option("--grpc-port", type=_PORT, help="Port of gRPC.  [default: the spec's]")
 @click.option("--metrics-port", type=_PORT, help="Port of the metrics.  [default: the spec's]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), help="Seconds to wait for the models to load.")
-def command(target: Path, workspace: Path | None, detach: bool, **overrides: Any) -> None:
+def command(target: Path, workspace: Path | None, detach: bool, timeout_s: float | None, **listen: Any) -> None:
     """Serve a deployed SPEC, or any model repository REPO, and stop it at Ctrl-C.
 
     Backend onnx and bare repositories get the CPU server of the nvidia-pytriton package. Backends engine and llmapi get
@@ -33,11 +33,11 @@ def command(target: Path, workspace: Path | None, detach: bool, **overrides: Any
     In the foreground the server is watched: when one of its processes ends or it stays unready for 30 s, all of it is
     stopped and the exit code is 1. With --detach nobody watches; `trtspec stop` ends what is left.
     """
-    from trt_spec.deploy.foreground import run_until_stopped
-    from trt_spec.deploy.launch import launch_triton
+    from trt_spec.deploy.host.foreground import run_until_stopped
+    from trt_spec.deploy.host.launch import launch_triton
     from trt_spec.deploy.workspace import resolve_launch
 
-    options = resolve_launch(target, workspace, overrides)
+    options = resolve_launch(target, workspace, listen, timeout_s)
     click.echo(f"Starting Triton on {options.repository}{_describe_place(options)}", err=True)
     if detach:
         _print_endpoints(launch_triton(options, _Waiting().report))

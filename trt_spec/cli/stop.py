@@ -15,7 +15,7 @@ def command(target: Path | None, workspace: Path | None) -> None:
 
     Stopping what no longer runs is no error.
     """
-    from trt_spec.deploy.server import stop_triton
+    from trt_spec.deploy.host.server import stop_triton
     from trt_spec.deploy.workspace import resolve_stop
 
     stopped = [server for place in resolve_stop(target, workspace) if (server := stop_triton(place)) is not None]

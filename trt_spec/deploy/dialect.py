@@ -63,7 +63,7 @@ def load_dialect(tensorrt_llm_version: str) -> Dialect:
     return _read(f"{recorded}.json", tensorrt_llm_version, recorded)
 
 
-def load_llmapi_dialect(tensorrt_llm_version: str) -> Dialect:
+def load_llmapi_template(tensorrt_llm_version: str) -> Dialect:
     """Return the template of Triton's LLM API model: one model, tensorrt_llm. It is recorded for one version.
 
     Later templates add optional inputs (adapters, images), which NVIDIA's model.py reads by name and does without.

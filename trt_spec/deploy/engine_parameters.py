@@ -14,10 +14,23 @@ from dataclasses import dataclass
 
 from trt_spec.deploy.deployment import EngineDeployment
 from trt_spec.deploy.dialect import ModelDialect
+from trt_spec.deploy.parameter_names import (
+    ATTENTION_WINDOW,
+    BATCHING,
+    DEVICE_IDS,
+    ENCODER_PATH,
+    ENGINE_PATH,
+    FAST_LOGITS,
+    INFLIGHT,
+    KV_FRACTION,
+    KV_REUSE,
+    KV_TOKENS,
+    PARTICIPANT_IDS,
+    TOKENIZER_DIR,
+)
 from trt_spec.errors import SpecError
 from trt_spec.plan.kv_cache import KV_SHARE
 
-FAST_LOGITS = "speculative_decoding_fast_logits"
 UNSET = ""
 
 
@@ -33,13 +46,13 @@ _OTHER_MODE = "belongs to another way of speculating"
 _NO_GUIDED = "from 0.19 on the backend does not start without the key; empty switches guided decoding off"
 
 STATED: Mapping[str, Stated] = {
-    "gpt_model_type": Stated("inflight_fused_batching", "in-flight batching; the backend refuses an empty one"),
+    BATCHING: Stated(INFLIGHT, "in-flight batching; the backend refuses an empty one"),
     "batch_scheduler_policy": Stated("guaranteed_no_evict", "a paused sequence would lose its cached prefix"),
     "max_beam_width": Stated("1", "speculation from a draft model knows no beams"),
-    "enable_kv_cache_reuse": Stated("true", "every round resends the sequence; without it the target does not start"),
+    KV_REUSE: Stated("true", "every round resends the sequence; without it the target does not start"),
     "enable_chunked_context": Stated("false", "drafts that do not fit a chunk are dropped without a word"),
     "exclude_input_in_output": Stated("false", "the documented default; the orchestrator asks for it in each request"),
-    "kv_cache_free_gpu_mem_fraction": Stated(
+    KV_FRACTION: Stated(
         f"{KV_SHARE:g}",
         "caps max_tokens_in_paged_kv_cache: with the documented 0.9, or none, the engine that loads second on a shared "
         "GPU could get fewer tokens than planned (kvCacheManager.cpp, the smaller one counts); the plan's own share "
@@ -52,7 +65,7 @@ STATED: Mapping[str, Stated] = {
     ),
     "kv_cache_host_memory_bytes": Stated("0", "no blocks in host memory: what an unset one means"),
     "kv_cache_onboard_blocks": Stated("true", "what an unset one means; paged context FMHA needs it"),
-    "max_attention_window_size": Stated(
+    ATTENTION_WINDOW: Stated(
         UNSET, "unset is the engine's max_seq_len; a smaller number would make the cache cyclic and end block reuse"
     ),
     "sink_token_length": Stated(UNSET, "unset is none"),
@@ -73,9 +86,9 @@ STATED: Mapping[str, Stated] = {
     "lookahead_window_size": Stated(UNSET, _OTHER_MODE),
     "lookahead_ngram_size": Stated(UNSET, _OTHER_MODE),
     "lookahead_verification_set_size": Stated(UNSET, _OTHER_MODE),
-    "encoder_model_path": Stated(UNSET, "a decoder-only model has none"),
+    ENCODER_PATH: Stated(UNSET, "a decoder-only model has none"),
     "enable_trt_overlap": Stated(UNSET, "deprecated: any other value is only warned about"),
-    "tokenizer_dir": Stated(UNSET, _NO_GUIDED),
+    TOKENIZER_DIR: Stated(UNSET, _NO_GUIDED),
     "guided_decoding_backend": Stated(UNSET, _NO_GUIDED),
     "xgrammar_tokenizer_info_path": Stated(UNSET, _NO_GUIDED),
     # 0.14 documents no default for these two; later versions do.
@@ -98,10 +111,10 @@ def plan_engine_parameters(
             remedy="Set speculation.accept to logits or tokens.",
         )
     derived = {
-        "gpt_model_path": engine.path,
-        "max_tokens_in_paged_kv_cache": str(engine.kv_cache_tokens),
-        "gpu_device_ids": ",".join(map(str, engine.gpu_device_ids)),
-        "participant_ids": ",".join(map(str, engine.participant_ids)),
+        ENGINE_PATH: engine.path,
+        KV_TOKENS: str(engine.kv_cache_tokens),
+        DEVICE_IDS: ",".join(map(str, engine.gpu_device_ids)),
+        PARTICIPANT_IDS: ",".join(map(str, engine.participant_ids)),
         # Before 0.19 the runtime counts the nodes of the engine's ranks itself.
         "num_nodes": str(engine.nodes),
         FAST_LOGITS: "true" if fast_logits else "false",

@@ -6,9 +6,6 @@ hand and stays.
 
 from __future__ import annotations
 
-import argparse
-import shutil
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -29,10 +26,10 @@ from trt_spec.plan.plan import PlanOptions, make_plan
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
 from trt_spec.spec.presets import load_preset
+from trt_spec.util.generated import GeneratedFolder, run_generator
 
 EXAMPLE_PRESET = "llama-3.1-405b-h200x4"
-EXAMPLE_DIR = Path(__file__).parents[2] / "triton_repo"
-HAND_WRITTEN = ("README.md",)
+EXAMPLE = GeneratedFolder(Path(__file__).parents[2] / "triton_repo", by_hand=("README.md",))
 _NOT_BUILT = "planned, not built"
 
 
@@ -73,47 +70,11 @@ def _elsewhere(engine: EngineDeployment) -> EngineDeployment:
     return replace(engine, folder=None)
 
 
-def load_example(folder: Path = EXAMPLE_DIR) -> dict[str, bytes]:
-    """The files of an example by their path below ``folder``, without those written by hand and compiled ones."""
-    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {
-        name: path.read_bytes()
-        for name, path in files.items()
-        if name not in HAND_WRITTEN and "__pycache__" not in path.parts
-    }
-
-
 def render_example() -> dict[str, bytes]:
     """What the files of the example should be, by their path."""
     with tempfile.TemporaryDirectory() as scratch:
-        return load_example(write_repository(plan_example(), Path(scratch, "repository")))
-
-
-def write_example(folder: Path = EXAMPLE_DIR) -> None:
-    """Make ``folder`` the example; everything else in it goes, but for what is written by hand."""
-    rendered = render_example()
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in HAND_WRITTEN:
-            path.unlink()
-    for name, content in rendered.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
-
-def main() -> None:
-    """Compare triton_repo/ with what it should be, or renew it with --write. Exits with 1 if it differs."""
-    parser = argparse.ArgumentParser(prog="python -m trt_spec.deploy.example", description=main.__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {EXAMPLE_DIR.name}/")
-    if parser.parse_args().write:
-        write_example()
-        return
-    found, expected = load_example(), render_example()
-    differing = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
-    if differing:
-        sys.exit(f"{EXAMPLE_DIR.name}/ differs, renew it with --write: {', '.join(differing)}")
+        return GeneratedFolder(write_repository(plan_example(), Path(scratch, "repository")), by_hand=()).load()
 
 
 if __name__ == "__main__":
-    main()
+    run_generator("trt_spec.deploy.example", EXAMPLE, render_example())

@@ -18,8 +18,9 @@ from typing import Any
 import yaml
 
 from trt_spec.deploy import llmapi_model
-from trt_spec.deploy.dialect import Dialect, load_llmapi_dialect
-from trt_spec.deploy.ownership import check_replaceable, write_marker
+from trt_spec.deploy.dialect import Dialect, load_llmapi_template
+from trt_spec.deploy.ownership import write_owned_folder
+from trt_spec.deploy.parameter_names import LLMAPI_FILE, PYTHON_BACKEND
 from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, render_pbtxt
 from trt_spec.deploy.repository import REPOSITORY_KIND, VERSION_FOLDER
 from trt_spec.errors import SpecError
@@ -29,11 +30,10 @@ from trt_spec.plan.llmapi_comparison import SERVE_YAML, plan_serve_yaml, plan_tr
 from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.spec.model import Spec
-from trt_spec.util.files import atomic_directory, exclusive
+from trt_spec.util.files import exclusive
 
 COMPARISON_FOLDER = "compare"
 COMPARISON_KIND = "comparison commands"
-MODEL_YAML = "model.yaml"
 
 
 def deploy_llmapi(workspace: Workspace, spec: Spec, repository: Path | None = None) -> Path:
@@ -55,7 +55,7 @@ def write_llmapi_repository(spec: Spec, destination: Path) -> Path:
     EnvironmentMissing without tritonclient.
     """
     plan = _plan(spec)
-    dialect = load_llmapi_dialect(spec.tensorrt_llm)
+    dialect = load_llmapi_template(spec.tensorrt_llm)
     about = {
         "deployment": spec.name,
         "deployment_id": resolve_llmapi_id(spec),
@@ -66,12 +66,13 @@ def write_llmapi_repository(spec: Spec, destination: Path) -> Path:
         "speculative_config": {"since": plan.dialect.since, "trust": plan.dialect.trust, "source": plan.dialect.source},
         "models": [TARGET_MODEL],
     }
-    return _write(destination, REPOSITORY_KIND, render_llmapi_repository(plan, dialect), about)
+    return write_owned_folder(destination, REPOSITORY_KIND, render_llmapi_repository(plan, dialect), about)
 
 
 def write_comparison(spec: Spec, destination: Path) -> Path:
     """Write the commands that serve the same models otherwise, and return the absolute path. Raises SpecError."""
-    return _write(destination, COMPARISON_KIND, render_comparison(_plan(spec)), {"deployment": spec.name})
+    texts = render_comparison(_plan(spec))
+    return write_owned_folder(destination, COMPARISON_KIND, texts, {"deployment": spec.name})
 
 
 def render_llmapi_repository(plan: LlmapiPlan, dialect: Dialect) -> dict[str, str]:
@@ -79,7 +80,7 @@ def render_llmapi_repository(plan: LlmapiPlan, dialect: Dialect) -> dict[str, st
     version = f"{TARGET_MODEL}/{VERSION_FOLDER}"
     return {
         f"{TARGET_MODEL}/config.pbtxt": render_pbtxt(plan_llmapi_config(dialect)),
-        f"{version}/{MODEL_YAML}": _render_yaml(plan.model_yaml()),
+        f"{version}/{LLMAPI_FILE}": _render_yaml(plan.model_yaml()),
         f"{version}/model.py": Path(llmapi_model.__file__).read_text(encoding="utf-8"),
     }
 
@@ -89,7 +90,7 @@ def plan_llmapi_config(dialect: Dialect) -> ModelConfig:
     template = dialect.models[TARGET_MODEL]
     return ModelConfig(
         name=TARGET_MODEL,
-        backend="python",
+        backend=PYTHON_BACKEND,
         max_batch_size=int(TRITON_SETTINGS["max_batch_size"]),
         inputs=template.inputs,
         outputs=template.outputs,
@@ -126,20 +127,6 @@ def _plan(spec: Spec) -> LlmapiPlan:
         first = next(finding for finding in plan.findings if finding.severity == "refuse")
         raise SpecError(first.message, remedy=first.remedy)
     return plan
-
-
-def _write(destination: Path, kind: str, files: Mapping[str, str], about: Mapping[str, Any]) -> Path:
-    destination = destination.absolute()
-    check_replaceable(destination, kind)
-    with atomic_directory(destination) as folder:
-        for name, text in files.items():
-            file = folder / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-            if file.suffix == ".sh":
-                file.chmod(0o755)
-        write_marker(folder, kind, about)
-    return destination
 
 
 def _render_yaml(values: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -10,10 +11,40 @@ from typing import Any
 
 from trt_spec import __version__
 from trt_spec.errors import SpecError
-from trt_spec.util.files import digest_sha256
+from trt_spec.util.files import atomic_directory, digest_sha256
 
 MARKER_FILE = "trtspec.json"  # Triton reads folders only at the top of a repository, so the file is invisible to it
 _SHOWN_FILES = 3
+
+
+def write_owned_folder(destination: Path, kind: str, texts: Mapping[str, str], about: Mapping[str, Any]) -> Path:
+    """Write ``texts`` by relative path to the folder ``destination``, all or nothing, and return its absolute path.
+
+    Scripts become executable. Raises SpecError where ``destination`` holds anything that trtspec did not write.
+    """
+    with owned_folder(destination, kind, about) as folder:
+        write_texts(folder, texts)
+    return destination.absolute()
+
+
+@contextlib.contextmanager
+def owned_folder(destination: Path, kind: str, about: Mapping[str, Any]) -> Iterator[Path]:
+    """Give a folder to write into, which then gets its marker and replaces ``destination``; as write_owned_folder."""
+    destination = destination.absolute()
+    check_replaceable(destination, kind)
+    with atomic_directory(destination) as folder:
+        yield folder
+        write_marker(folder, kind, about)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write texts by their path below ``folder``; those that begin with #! become executable."""
+    for name, text in texts.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        if text.startswith("#!"):
+            file.chmod(0o755)
 
 
 def write_marker(folder: Path, kind: str, about: Mapping[str, Any]) -> None:

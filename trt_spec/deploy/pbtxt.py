@@ -67,6 +67,18 @@ class ModelConfig:
     steps: tuple[EnsembleStep, ...] = ()
 
 
+class PbtxtError(SpecError):
+    """A config.pbtxt that does not parse; ``line`` counts from 1, None where protobuf does not say."""
+
+    def __init__(self, source: str, reason: str, line: int | None) -> None:
+        super().__init__(
+            f"{source} is not a Triton model configuration: {reason}.",
+            remedy="Write the repository again with `trtspec deploy`, or correct the line.",
+        )
+        self.reason = reason
+        self.line = line
+
+
 def render_pbtxt(config: ModelConfig) -> str:
     """Return the text of config.pbtxt.
 
@@ -90,17 +102,18 @@ def render_pbtxt(config: ModelConfig) -> str:
 def parse_pbtxt(text: str, source: str = "config.pbtxt") -> ModelConfig:
     """Return the typed form of a config.pbtxt.
 
-    Raises EnvironmentMissing without tritonclient, and SpecError naming ``source``, line and column of a fault.
+    Raises EnvironmentMissing without tritonclient, and PbtxtError naming ``source``, line and column of a fault.
     """
     pb2, text_format = _import_schema()
     message = pb2.ModelConfig()
     try:
         text_format.Parse(text, message)
-    except (text_format.ParseError, ValueError) as error:
-        raise SpecError(
-            f"{source} is not a Triton model configuration: {str(error).rstrip('.')}.",
-            remedy="Write the repository again with `trtspec deploy`, or correct the line.",
-        ) from error
+    except text_format.ParseError as error:
+        raise PbtxtError(source, str(error).rstrip("."), error.GetLine()) from error
+    except ValueError as error:
+        raise PbtxtError(source, str(error).rstrip("."), None) from error
+    except RecursionError:
+        raise PbtxtError(source, "it is nested too deeply", None) from None
     return _from_message(pb2, message)
 
 

@@ -14,11 +14,18 @@ from trt_spec import serve
 from trt_spec.deploy.deployment import TOKENIZER_FILES, Deployment, EngineDeployment
 from trt_spec.deploy.dialect import Dialect, ModelDialect, load_dialect, settle_logits
 from trt_spec.deploy.engine_parameters import plan_engine_parameters
-from trt_spec.deploy.ownership import check_replaceable, write_marker
+from trt_spec.deploy.ownership import owned_folder
+from trt_spec.deploy.parameter_names import (
+    DRAFT_NAME,
+    ENGINE_BACKEND,
+    MODEL_CONFIG,
+    PYTHON_BACKEND,
+    TARGET_NAME,
+    TOKENIZER_DIR,
+)
 from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, render_pbtxt
 from trt_spec.plan.engine_record import MODEL_NAMES
 from trt_spec.serve.contract import DRAFT_MODEL, SEED_NAMES, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL, LogProbSource
-from trt_spec.util.files import atomic_directory
 
 REPOSITORY_KIND = "model repository"
 SERVE_PACKAGE = "trtspec_serve"  # the name under which trt_spec.serve is copied beside each model.py
@@ -62,33 +69,30 @@ def write_repository(deployment: Deployment, destination: Path) -> Path:
     engine or tokenizer, an unknown TensorRT-LLM version and what that version cannot do, EnvironmentMissing without
     tritonclient.
     """
-    destination = destination.absolute()
     deployment.check()
-    check_replaceable(destination, REPOSITORY_KIND)
     dialect = load_dialect(deployment.tensorrt_llm)
     configs = plan_model_configs(deployment, dialect)
-    with atomic_directory(destination) as folder:
+    about = {
+        "deployment": deployment.name,
+        "deployment_id": deployment.id,
+        "tensorrt_llm": deployment.tensorrt_llm,
+        "dialect": {"recorded": dialect.recorded, "trust": dialect.trust, "provenance": dialect.provenance},
+        "models": [config.name for config in configs],
+    }
+    with owned_folder(destination, REPOSITORY_KIND, about) as folder:
         for config in configs:
             model = folder / config.name
             version = model / VERSION_FOLDER
             version.mkdir(parents=True)
-            (model / "config.pbtxt").write_text(render_pbtxt(config), encoding="utf-8")
-            if config.backend == "python":
+            (model / MODEL_CONFIG).write_text(render_pbtxt(config), encoding="utf-8")
+            if config.backend == PYTHON_BACKEND:
                 write_serve_package(version, ORCHESTRATOR_MODULE)
                 if deployment.tokenizer_dir is not None:
                     _copy_tokenizer(deployment.tokenizer_dir, version / TOKENIZER_FOLDER)
             else:
                 # Triton loads no model without a version folder, and git and archives drop empty ones.
                 (version / ".gitkeep").touch()
-        about = {
-            "deployment": deployment.name,
-            "deployment_id": deployment.id,
-            "tensorrt_llm": deployment.tensorrt_llm,
-            "dialect": {"recorded": dialect.recorded, "trust": dialect.trust, "provenance": dialect.provenance},
-            "models": [config.name for config in configs],
-        }
-        write_marker(folder, REPOSITORY_KIND, about)
-    return destination
+    return destination.absolute()
 
 
 def plan_model_configs(deployment: Deployment, dialect: Dialect) -> tuple[ModelConfig, ...]:
@@ -120,7 +124,7 @@ def _plan_engine(name: str, engine: EngineDeployment, deployment: Deployment, di
     template = dialect.models[TARGET_MODEL]
     return ModelConfig(
         name=name,
-        backend="tensorrtllm",
+        backend=ENGINE_BACKEND,
         max_batch_size=deployment.max_batch_size,
         inputs=template.inputs,
         outputs=template.outputs,
@@ -147,11 +151,11 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
     template, engine = dialect.models[name], dialect.models[TARGET_MODEL]
     parameters = {
         **dict.fromkeys(template.parameters, ""),  # what serves pictures has no use here
-        "tensorrt_llm_model_name": TARGET_MODEL,
-        "tensorrt_llm_draft_model_name": DRAFT_MODEL if deployment.draft is not None else "",
+        TARGET_NAME: TARGET_MODEL,
+        DRAFT_NAME: DRAFT_MODEL if deployment.draft is not None else "",
         "accumulate_tokens": "false",
         "engine_seed_name": _find_seed_name(engine),
-        "tokenizer_dir": TOKENIZER_FOLDER,
+        TOKENIZER_DIR: TOKENIZER_FOLDER,
         "max_draft_len": str(deployment.max_draft_len),
         "max_input_len": str(deployment.max_input_len),
         "max_output_len": str(deployment.max_output_len),
@@ -166,7 +170,7 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
     }
     return ModelConfig(
         name=name,
-        backend="python",
+        backend=PYTHON_BACKEND,
         max_batch_size=deployment.max_batch_size,
         inputs=_extend(template.inputs, ADDED_INPUTS),
         outputs=_extend(template.outputs, ADDED_OUTPUTS),

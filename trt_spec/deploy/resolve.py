@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
+from trt_spec.deploy.parameter_names import TRITON_DTYPES
 from trt_spec.errors import SpecError
 from trt_spec.plan.limits import gathers_logits
 from trt_spec.plan.manifest import Manifest, resolve_deployment_id
@@ -13,7 +14,7 @@ from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role
 
 # The backend gives logits in no other types (tensorrtllm_backend, model_instance_state.cc).
-TRITON_LOGITS_TYPES = {"float32": "FP32", "float16": "FP16"}
+SERVED_LOGITS_DTYPES = ("float32", "float16")
 MAX_KV_CACHE_TOKENS = 2**31 - 1  # the backend takes a larger number for none at all (std::stoi)
 _BUILD_AGAIN = "Run `trtspec build SPEC` again: finished engines are kept, the manifest is written anew."
 
@@ -24,8 +25,8 @@ def resolve_deployment(
     """Return what the repository needs of a build.
 
     ``root`` is the workspace as the server sees it, where that is not its path on this machine; ``placement`` is that
-    of the launch, the plan's own if None. Raises SpecError for a
-    manifest that lacks what a GPU deployment needs, and for GPUs that TensorRT-LLM cannot be told.
+    of the launch, the plan's own if None. Raises SpecError for a manifest that lacks what a GPU deployment needs, and
+    for GPUs that TensorRT-LLM cannot be told.
     """
     spec, place = manifest.spec, Workspace(workspace.root.absolute())
     if placement is None and spec.backend == "engine":
@@ -103,11 +104,11 @@ def _name_devices(role: Role, placed: RolePlacement) -> tuple[tuple[int, ...], i
 def _resolve_logits_type(manifest: Manifest) -> str:
     """Triton's name of the logits' type; engines of backend onnx give float32."""
     found = {entry.logits_dtype or "float32" for entry in manifest.engines.values()}
-    known = [TRITON_LOGITS_TYPES[dtype] for dtype in found if dtype in TRITON_LOGITS_TYPES]
+    known = [TRITON_DTYPES[dtype] for dtype in found if dtype in SERVED_LOGITS_DTYPES]
     if len(found) > 1 or not known:
         raise SpecError(
             f"The engines give logits in {' and '.join(sorted(found))}, expected one of "
-            f"{', '.join(TRITON_LOGITS_TYPES)} for both.",
+            f"{', '.join(SERVED_LOGITS_DTYPES)} for both.",
             remedy=_BUILD_AGAIN,
         )
     return known[0]

@@ -1,25 +1,24 @@
-"""From what a build recorded to a deployment, and from what a user names to the workspace and server that are meant."""
+"""From what a user names, a spec, workspace or repository, to what is written, started or stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trt_spec.deploy.gpu_host.llmapi import find_llmapi_runner, llmapi_timeout_s, resolve_llmapi_host
-from trt_spec.deploy.gpu_host.resolve import find_engine_runner, ready_timeout_s, resolve_engine_host
-from trt_spec.deploy.launch import LaunchOptions
+from trt_spec.deploy.deployed import check_deployed, load_built
+from trt_spec.deploy.host.gpu_host.resolve import find_gpu_host
+from trt_spec.deploy.host.launch import READY_TIMEOUT_S, LaunchOptions
+from trt_spec.deploy.host.server import SERVER_FILE
 from trt_spec.deploy.llmapi import deploy_llmapi
-from trt_spec.deploy.ownership import MARKER_FILE, read_marker
+from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.repository import write_repository
 from trt_spec.deploy.resolve import resolve_deployment
-from trt_spec.deploy.server import SERVER_FILE
 from trt_spec.errors import SpecError
-from trt_spec.plan.manifest import load_manifest, resolve_deployment_id
+from trt_spec.plan.manifest import load_manifest
 from trt_spec.plan.workspace import WORKSPACES, Workspace, resolve_workspace
 from trt_spec.spec.load import load_spec
-from trt_spec.spec.model import Spec
+from trt_spec.spec.model import Serve, Spec
 from trt_spec.util.files import exclusive
 
 LOCAL_BACKENDS = ("onnx",)  # what the embedded Triton can serve
@@ -36,43 +35,34 @@ def deploy_workspace(
     """
     if spec is not None and spec.backend == "llmapi":  # nothing is built for it
         return deploy_llmapi(workspace, spec, repository)
-    manifest = load_manifest(workspace)
-    if spec is not None:
-        check_same_spec(spec, manifest.spec)
-        manifest = manifest.model_copy(update={"spec": spec})
+    manifest = load_manifest(workspace) if spec is None else load_built(workspace, spec)
     with exclusive(workspace.root):
         return write_repository(resolve_deployment(manifest, workspace, root), repository or workspace.repository)
 
 
-def resolve_launch(target: Path, workspace: Path | None, overrides: Mapping[str, Any]) -> LaunchOptions:
+def resolve_launch(
+    target: Path, workspace: Path | None, listen: Mapping[str, Any], timeout_s: float | None = None
+) -> LaunchOptions:
     """Return what to start for a spec file, a workspace or a model repository.
 
-    Host and ports come from the spec, where one is known, then from ``overrides`` (fields of LaunchOptions). The
-    server's own files go to ``workspace``, which is that of the spec or repository if None. Backend engine is served
-    by this GPU host, checked against its engines; raises EnvironmentMissing where this is none.
+    Host and ports come from the spec, where one is known, then from ``listen`` (fields of its ``serve`` section; None
+    for what is not given). The server's own files go to ``workspace``, which is that of the spec or repository if None.
+    Backends engine and llmapi are served by this GPU host; raises as ``find_gpu_host`` does where this is none.
     """
     place, spec = _resolve_place(target, workspace)
-    find = find_llmapi_runner if spec is not None and spec.backend == "llmapi" else find_engine_runner
-    runner = find(spec) if spec is not None and spec.backend not in LOCAL_BACKENDS else None
     is_bare = target.is_dir() and spec is None and not _is_workspace(target)
-    repository = target if is_bare else place.repository
-    if not repository.is_dir():
-        raise SpecError(
-            f"{repository} does not exist: nothing is deployed there.", remedy="Run `trtspec deploy` first."
-        )
-    if not is_bare:
-        _check_deployed(place, spec)
-    options = LaunchOptions(repository=repository.absolute(), workspace=(workspace or place.root).absolute())
-    if spec is not None:
-        options = replace(options, **spec.serve.model_dump(exclude={"max_queue_size"}))
-    if runner is not None and spec is not None and spec.backend == "llmapi":
-        gpu_host = resolve_llmapi_host(spec, place, options.workspace, runner)
-        options = replace(options, gpu_host=gpu_host, timeout_s=llmapi_timeout_s(spec))
-    elif runner is not None:
-        manifest = load_manifest(place)
-        gpu_host = resolve_engine_host(manifest, place, options.workspace, runner)
-        options = replace(options, gpu_host=gpu_host, timeout_s=ready_timeout_s(manifest, place))
-    return replace(options, **{name: value for name, value in overrides.items() if value is not None})
+    repository = (target if is_bare else place.repository).absolute()
+    root = (workspace or place.root).absolute()
+    gpu_host = None
+    if spec is not None and spec.backend not in LOCAL_BACKENDS:
+        gpu_host = find_gpu_host(spec, place, root)
+    elif not is_bare:
+        check_deployed(place, spec)
+    given = {name: value for name, value in listen.items() if value is not None}
+    serve = (Serve() if spec is None else spec.serve).model_copy(update=given)
+    if timeout_s is None:
+        timeout_s = READY_TIMEOUT_S if gpu_host is None else gpu_host.timeout_s
+    return LaunchOptions(repository, root, serve, timeout_s, gpu_host=gpu_host)
 
 
 def resolve_stop(target: Path | None, workspace: Path | None = None) -> list[Path]:
@@ -108,28 +98,3 @@ def _is_workspace(folder: Path) -> bool:
     place = Workspace(folder.absolute())
     signs = (place.manifest, place.repository / MARKER_FILE, folder / SERVER_FILE)
     return any(file.is_file() for file in signs)
-
-
-def _check_deployed(place: Workspace, spec: Spec | None) -> None:
-    """What is served must be what the spec says: a repository of an older build or spec is refused."""
-    if not place.manifest.is_file():
-        return
-    manifest = load_manifest(place)
-    if spec is not None:
-        check_same_spec(spec, manifest.spec)
-    deployed = (read_marker(place.repository) or {}).get("deployment_id")
-    if deployed != resolve_deployment_id(manifest):
-        raise SpecError(
-            f"{place.repository} was deployed from another build than the one that is there now.",
-            remedy="Run `trtspec deploy` first.",
-        )
-
-
-def check_same_spec(spec: Spec, built: Spec) -> None:
-    """Raise SpecError where a spec asks for another build than the one that is there; where it listens may differ."""
-    differing = [name for name in Spec.model_fields if name != "serve" and getattr(spec, name) != getattr(built, name)]
-    if differing:
-        raise SpecError(
-            f"The spec was changed since it was built: {', '.join(differing)}.",
-            remedy="Run `trtspec build` with it first.",
-        )

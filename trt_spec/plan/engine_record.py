@@ -13,9 +13,11 @@ from typing import Any
 from trt_spec.plan.finding import Finding
 from trt_spec.plan.hardware import MIB
 from trt_spec.plan.toolchain.containers import containers_with, find_container
+from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
 from trt_spec.spec.model import Role
 
-MODEL_NAMES: Mapping[Role, str] = {"target": "tensorrt_llm", "draft": "tensorrt_llm_draft"}
+MODEL_NAMES: Mapping[Role, str] = {"target": TARGET_MODEL, "draft": DRAFT_MODEL}
+BUILD_AGAIN = "Run `trtspec build SPEC` again: only this engine is made."
 GPU_FIELDS = ("index", "name", "compute_cap", "memory.total", "driver_version")  # of nvidia-smi --query-gpu
 
 
@@ -64,23 +66,37 @@ def judge_version(engine_version: str, image: str, role: Role) -> tuple[Finding,
 
 def judge_files(record: Mapping[str, Any], found_bytes: Mapping[str, int], role: Role) -> tuple[Finding, ...]:
     """Whether every file of an engine's manifest is there in its recorded size; ``found_bytes`` are those on disk."""
-    findings = []
-    for name, entry in record["files"].items():
-        expected, found = entry["bytes"], found_bytes.get(name)
-        if found == expected:
-            continue
-        state = "is missing" if found is None else "is truncated" if found < expected else "is too long"
-        size = "" if found is None else f"{found} bytes, "
-        findings.append(
-            Finding(
-                "engine-file",
-                "refuse",
-                f"{role}: {name} {state} ({size}manifest {expected} bytes).",
-                "Run `trtspec build SPEC` again: only this engine is made.",
-                role,
-            )
-        )
-    return tuple(findings)
+    sizes = {name: entry["bytes"] for name, entry in record["files"].items()}
+    return tuple(
+        Finding("engine-file", "refuse", f"{role}: {fault.what}.", BUILD_AGAIN, role)
+        for fault in compare_sizes(sizes, found_bytes)
+    )
+
+
+@dataclass(frozen=True)
+class SizeFault:
+    """A file whose size is not the recorded one; ``found_bytes`` is None if it is missing."""
+
+    name: str
+    expected_bytes: int
+    found_bytes: int | None
+
+    @property
+    def what(self) -> str:
+        """The fault in words, without a full stop."""
+        if self.found_bytes is None:
+            return f"{self.name} is missing (manifest {self.expected_bytes} bytes)"
+        state = "is truncated" if self.found_bytes < self.expected_bytes else "is too long"
+        return f"{self.name} {state} ({self.found_bytes} bytes, manifest {self.expected_bytes} bytes)"
+
+
+def compare_sizes(expected_bytes: Mapping[str, int], found_bytes: Mapping[str, int]) -> tuple[SizeFault, ...]:
+    """The files that are not there in their recorded size; both mappings are by file name."""
+    return tuple(
+        SizeFault(name, expected, found_bytes.get(name))
+        for name, expected in expected_bytes.items()
+        if found_bytes.get(name) != expected
+    )
 
 
 def judge_gpus(

@@ -15,8 +15,11 @@ from trt_spec.plan.placement import LaunchMode, Placement
 from trt_spec.spec.model import Serve
 
 TRITONSERVER = "/opt/tritonserver/bin/tritonserver"  # in NVIDIA's containers
+READY_PATH = "/v2/health/ready"  # of its HTTP port; answers 200 once every model is loaded
 PYTHON_BACKEND_THREADS = 128  # with Triton's default a handful of calls between models would be in flight at once
 SHM_PREFIX = "trtspec_"
+# mpirun binds a lone process to one core by default, and with it Triton and its models (measured, Open MPI 4 and 5).
+MPIRUN = ("mpirun", "--allow-run-as-root", "--bind-to", "none")
 EXIT_TIMEOUT_S = 30  # Triton's default, stated because those who stop the server wait a little longer than this
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}  # a path that is not there must not be taken for a name on the hub
@@ -47,12 +50,12 @@ class Launch:
     def command(self, hosts: Sequence[str] = ()) -> tuple[str, ...]:
         """The mpirun command line, a program context for each rank.
 
-        ``hosts`` names the nodes where there are several: mpirun then starts each rank on its own and hands it the
-        environment, which Open MPI does not forward by itself. That form was not run here.
+        ``hosts`` names the nodes where there are several, as "host:slots": mpirun then starts each rank on its own and
+        hands it the environment, which Open MPI does not forward by itself.
         """
         if self.mode == "llmapi" and self.world_size == 1:
             return self.ranks[0]  # as NVIDIA's own test starts it (--no-mpi)
-        words = ["mpirun", "--allow-run-as-root"]
+        words = [*MPIRUN]
         for rank, argv in enumerate(self.ranks):
             if rank:
                 words.append(":")
@@ -73,13 +76,16 @@ def plan_launch(
     placement: Placement,
     repository: str,
     serve: Serve,
-    gpus_per_node: int,
+    *,
+    program: str = TRITONSERVER,
     shm_prefix: str = SHM_PREFIX,
+    visible_gpus: int | None = None,
 ) -> Launch:
     """The processes that serve ``repository``, a path as those processes see it. Pure.
 
     Two engines need the orchestrator, whatever their sizes: leader mode would hand both the same MPI ranks.
-    ``gpus_per_node`` is how many GPUs a process sees; ``shm_prefix`` begins the names of shared memory files.
+    ``program`` is tritonserver, ``shm_prefix`` begins the names of shared memory files. ``visible_gpus`` is how many a
+    process sees where that is not for the placement to say: natively, on a host with more.
     """
     names = [MODEL_NAMES[role] for role in placement.roles]
     own: tuple[str, ...] = ()
@@ -88,10 +94,10 @@ def plan_launch(
     if placement.mode != "leader":
         is_spawned = placement.mode == "orchestrator-spawned"
         environment |= {ORCHESTRATOR: "1", SPAWN_PROCESSES: "1" if is_spawned else "0"}
-        own = _without_pools(gpus_per_node) if is_spawned else ()
+        own = _without_pools(visible_gpus or placement.visible_gpus) if is_spawned else ()
     ranks = tuple(
         (
-            *server_argv(repository, serve, f"{shm_prefix}{rank}_"),
+            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_"),
             *own,
             *(() if rank == 0 else _engines_only(names)),
         )
@@ -100,21 +106,19 @@ def plan_launch(
     return Launch(placement.mode, environment, ranks, _rank_nodes(placement))
 
 
-def server_argv(repository: str, serve: Serve, shm_prefix: str) -> tuple[str, ...]:
+def server_argv(
+    program: str, repository: str, serve: Serve, shm_prefix: str, exit_timeout_s: int = EXIT_TIMEOUT_S
+) -> tuple[str, ...]:
     """What every tritonserver process gets. Options as `tritonserver --help` of 2.51 lists them."""
     return (
-        TRITONSERVER,
+        program,
         f"--model-repository={repository}",
-        "--disable-auto-complete-config",
+        "--disable-auto-complete-config",  # our configurations are complete; else every model is loaded twice
         "--exit-on-error=true",  # a server without one of its models is of no use here
         "--strict-readiness=true",
-        f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
-        f"--http-address={serve.host}",
-        f"--grpc-address={serve.host}",
-        f"--metrics-address={serve.host}",
-        f"--http-port={serve.http_port}",
-        f"--grpc-port={serve.grpc_port}",
-        f"--metrics-port={serve.metrics_port}",
+        f"--exit-timeout-secs={exit_timeout_s}",
+        *(f"--{name}-address={serve.host}" for name in serve.ports),
+        *(f"--{name}-port={port}" for name, port in serve.ports.items()),
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
         f"--backend-config=python,thread-pool-size={PYTHON_BACKEND_THREADS}",
     )

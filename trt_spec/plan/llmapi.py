@@ -14,7 +14,7 @@ from trt_spec.errors import SpecError
 from trt_spec.plan.finding import Finding
 from trt_spec.plan.llmapi_dialect import LlmapiDialect, judge_known_troubles, load_llmapi_dialect
 from trt_spec.plan.placement import plan_placement
-from trt_spec.plan.toolchain.containers import containers_with
+from trt_spec.plan.toolchain.containers import containers_with, load_containers
 from trt_spec.spec.model import Spec
 from trt_spec.spec.rules import judge_reference
 
@@ -45,6 +45,16 @@ class LlmapiPlan:
     def model_yaml(self) -> dict[str, Any]:
         """What model.yaml of Triton's LLM API model holds."""
         return {**self.arguments, "triton_config": dict(TRITON_SETTINGS)}
+
+    def require_image(self) -> str:
+        """The container, for what cannot do without one. Raises SpecError where none is known."""
+        if self.image is None:
+            raise SpecError(
+                f"No recorded Triton container holds TensorRT-LLM {self.spec.tensorrt_llm}.",
+                remedy=f"Set tensorrt_llm to {load_containers()[0].tensorrt_llm}, run `trtspec serve` inside an image "
+                "of your own that has both, or use compare/trtllm-serve.sh.",
+            )
+        return self.image
 
 
 def plan_llmapi(spec: Spec) -> LlmapiPlan:

@@ -17,8 +17,8 @@ from trt_spec.plan.shapes import check_shapes
 from trt_spec.plan.source_quantization import UNQUANTISED, resolve_source_quantization
 from trt_spec.spec.model import Role, Spec
 
-# Where config.json names the number of next-token layers: num_nextn_predict_layers (DeepSeek V3, GLM) or, in some
-# families, mtp_num_hidden_layers (Qwen3-Next, Qwen3.5).
+# Where config.json names the number of next-token layers: num_nextn_predict_layers (DeepSeek V3, GLM) or, in other
+# families, mtp_num_hidden_layers (Qwen3-Next, Qwen3.5) or num_mtp_modules (MiniMax-M2).
 MTP_LAYER_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 OF_ENGINES = ("shape-draft-split", "end-id-several")  # choices and limits that the PyTorch path does not have
 EAGLE3_MOST_LAYERS = 4  # published heads have one decoder layer; a language model of its own has a dozen or more

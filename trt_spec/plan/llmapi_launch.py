@@ -12,33 +12,41 @@ import re
 
 from trt_spec.errors import SpecError
 from trt_spec.plan.engine_record import MODEL_NAMES
-from trt_spec.plan.launch import ENVIRONMENT, SHM_PREFIX, Launch, server_argv
+from trt_spec.plan.launch import ENVIRONMENT, SHM_PREFIX, TRITONSERVER, Launch, server_argv
 from trt_spec.plan.placement import plan_placement
-from trt_spec.spec.model import Spec
+from trt_spec.spec.model import Serve, Spec
 from trt_spec.spec.rules import judge_reference
 
 RANK_LAUNCHER = "trtllm-llmapi-launch"
 HUB_OFFLINE = "HF_HUB_OFFLINE"
-VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 # trtllm-llmapi-launch expands the command without quotes: the shell would split and glob it.
 _UNSAFE = re.compile(r"[\s*?\[\]]")
 
 
-def plan_llmapi_launch(spec: Spec, repository: str, shm_prefix: str = SHM_PREFIX) -> Launch:
+def plan_llmapi_launch(
+    spec: Spec,
+    repository: str,
+    serve: Serve | None = None,
+    *,
+    program: str = TRITONSERVER,
+    shm_prefix: str = SHM_PREFIX,
+) -> Launch:
     """The processes that serve ``repository``, a path as those processes see it. Pure.
 
-    Raises SpecError for a path with blanks or glob characters where several ranks are started.
+    ``serve`` is where they listen, the spec's own if None; the rest as in ``plan_launch``. Raises SpecError for a path
+    with blanks or glob characters where several ranks are started.
     """
     placement = plan_placement(spec)[0]
-    ranks = placement.world_size
+    ranks, serve = placement.world_size, serve or spec.serve
     environment = dict(ENVIRONMENT)
     if any(judge_reference(model.model) == "hub" for model in spec.models().values()):
         del environment[HUB_OFFLINE]  # TensorRT-LLM itself downloads hub models, at the start
     if spec.target.gpus is not None:
-        environment[VISIBLE_GPUS] = ",".join(map(str, spec.target.gpus))
+        environment[VISIBLE_VARIABLE] = ",".join(map(str, spec.target.gpus))
     nodes = placement.roles["target"].nodes
     if ranks == 1:
-        argv = server_argv(repository, spec.serve, f"{shm_prefix}0_")
+        argv = server_argv(program, repository, serve, f"{shm_prefix}0_")
         return Launch("llmapi", environment, (argv,), nodes)
     if _UNSAFE.search(repository):
         raise SpecError(
@@ -50,7 +58,7 @@ def plan_llmapi_launch(spec: Spec, repository: str, shm_prefix: str = SHM_PREFIX
     commands = tuple(
         (
             RANK_LAUNCHER,
-            *server_argv(repository, spec.serve, f"{shm_prefix}{rank}_"),
+            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_"),
             *(() if rank == 0 else waiting),
         )
         for rank in range(ranks)

@@ -43,6 +43,27 @@ class Placement:
     fast_logits: bool
 
     @property
+    def visible_gpus(self) -> int:
+        """GPUs that a process must see on each node.
+
+        Engines are told device ids of their node, so that is every id up to the highest, also where the placement
+        leaves the first ones idle.
+        """
+        return 1 + max(device for placed in self.roles.values() for device in placed.device_ids)
+
+    @property
+    def node_count(self) -> int:
+        """Nodes up to the last one with a rank."""
+        return 1 + max(node for placed in self.roles.values() for node in placed.nodes)
+
+    def process_count(self, node: int) -> int:
+        """Processes of the server on a node: a rank for each GPU, and on the first node the orchestrator."""
+        if self.mode == "llmapi":  # the draft runs in the target's processes
+            return self.roles["target"].nodes.count(node)
+        ranks = sum(placed.nodes.count(node) for placed in self.roles.values())
+        return ranks + (self.mode != "leader" and node == 0)
+
+    @property
     def shared_gpus(self) -> tuple[int, ...]:
         """GPUs that run a rank of both engines."""
         taken = [set(placed.gpus) for placed in self.roles.values()]
@@ -53,8 +74,8 @@ def plan_placement(spec: Spec, *, may_spawn: bool = True) -> tuple[Placement, tu
     """Where the engines of a spec with hardware run, and what stands against it. Pure.
 
     ``may_spawn`` is False where no rank can be spawned by another (Slurm): then all start together. Without explicit
-    ``gpus`` a model takes the first ones. Backend llmapi splits the draft as the target and runs both
-    in one process group.
+    ``gpus`` a model takes the first ones. Backend llmapi splits the draft as the target and runs both in one process
+    group.
     """
     models = {"target": spec.target} if _engines(spec) == 1 else dict(spec.models())
     mode = _launch_mode(spec, may_spawn)

@@ -152,14 +152,9 @@ def _plan_engine(
     findings += (*placing, *sizes, *memory.findings, *judge_speed(speed))
     refused = is_refused(tuple(findings))
     steps = () if refused else plan_engine_steps(spec, facts, sizing.limits, profile, options.workspace, files)
-    launch = None if refused else _launch(spec, placement, options.workspace)
+    launch = None if refused else plan_launch(placement, str(options.workspace.repository), spec.serve)
     engine = EnginePlan(profile, sizing.limits, placement, memory, speed, launch)
     return Plan(spec, files, facts, _ordered(findings), steps, engine)
-
-
-def _launch(spec: Spec, placement: Placement, workspace: Workspace) -> Launch:
-    gpus = spec.hardware.gpus if spec.hardware else 1
-    return plan_launch(placement, str(workspace.repository), spec.serve, gpus)
 
 
 def _predict(spec: Spec, sizing: Sizing, options: PlanOptions) -> SpeedPrediction:

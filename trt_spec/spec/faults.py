@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from trt_spec.spec.model import PATTERN_WORDS, Role, Spec
 from trt_spec.spec.rules import BrokenRulesError, Fault, KeyPath, UnjudgedError, judge_spec
+from trt_spec.util.text import printable
 
 _MAX_SHOWN_CHARACTERS = 60
 _EXPECTED = {
@@ -43,7 +44,7 @@ _BOUNDS = {
 def quote(text: str) -> str:
     """``text`` in double quotes, shortened, with unprintable characters escaped."""
     shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 3] + "..."
-    return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown) + '"'
+    return f'"{printable(shown)}"'
 
 
 def judge_values(data: Mapping[str, Any]) -> tuple[Spec | None, tuple[Fault, ...]]:

@@ -10,6 +10,7 @@ from trt_spec.spec.faults import judge_values
 from trt_spec.spec.model import Model, Spec
 from trt_spec.spec.rules import Fault, judge_reference, render_path
 from trt_spec.spec.yaml_lines import Document, MalformedYamlError, compose_document
+from trt_spec.util.text import printable
 
 MAX_SPEC_BYTES = 256 * 1024  # a hundred times a long spec; PyYAML takes seconds for a megabyte
 
@@ -52,15 +53,10 @@ def resolve_spec(document: Document, file: Path) -> Spec:
 def _spec_error(file: Path, listed: list[tuple[int, Fault]]) -> SpecError:
     lines = []
     for line, fault in sorted(listed, key=lambda pair: pair[0]):
-        field = f"{_shown_path(fault)}: " if fault.path else ""
+        field = f"{printable(render_path(fault.path))}: " if fault.path else ""
         end = "" if fault.message.endswith("?") else "."
         lines.append(f"{file}:{line}: {field}{fault.message}{end}")
     return SpecError("\n".join(dict.fromkeys(lines)), remedy=_CORRECT_LINES)
-
-
-def _shown_path(fault: Fault) -> str:
-    path = render_path(fault.path)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
 
 def _with_absolute_folders(spec: Spec, folder: Path) -> tuple[Spec | None, tuple[Fault, ...]]:

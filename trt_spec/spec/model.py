@@ -14,6 +14,7 @@ from trt_spec.spec.rules import BrokenRulesError, judge_spec
 from trt_spec.spec.self_draft import SELF
 
 Backend = Literal["engine", "onnx", "llmapi"]
+TargetName = Literal["triton", "compose", "k8s", "slurm"]  # hosts that `trtspec deploy --to` writes launch files for
 Role = Literal["target", "draft"]
 Gpu = Literal["A100", "L40S", "H100", "H200", "B200", "generic"]
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
@@ -190,6 +191,11 @@ class Serve(_Section):
         le=MAX_QUEUE_SIZE,
         description="Requests that may wait for each model; more are refused at once. Takes effect at the next deploy.",
     )
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Port numbers by what answers there; the field of each is called ``NAME_port``."""
+        return {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
 
 
 class Spec(_Section):

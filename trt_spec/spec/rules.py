@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trt_spec.spec.self_draft import SELF, judge_self_draft
+from trt_spec.util.text import printable
 
 if TYPE_CHECKING:
     from trt_spec.spec.model import Model, Spec
@@ -206,15 +207,11 @@ def _reference(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
     if kind is None:
         yield (
             "model",
-            f'found "{_printable(model.model)}", expected a Hugging Face id as owner/name, a folder that starts with '
+            f'found "{printable(model.model)}", expected a Hugging Face id as owner/name, a folder that starts with '
             f"{_listed(FOLDER_PREFIXES)}, or {DEMO_MODEL}",
         )
     elif kind != "hub" and model.revision is not None:
         yield "revision", f'found "{model.revision}", expected no revision: only Hugging Face ids have one'
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _dtype(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from trt_spec.build.engine import host, preflight, toolchain
-from trt_spec.build.engine.container import Place, container_argv, shared_memory_bytes
+from trt_spec.build.engine.container import Place, container_argv
 from trt_spec.errors import EnvironmentMissing
+from trt_spec.plan.container_limits import shared_memory_bytes
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.toolchain import load_profile
 from trt_spec.plan.workspace import Workspace

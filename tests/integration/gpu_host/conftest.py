@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from trt_spec import __version__
-from trt_spec.deploy.server import RunningServer, load_server, stop_triton
+from trt_spec.deploy.host.server import RunningServer, load_server, stop_triton
 from trt_spec.deploy.workspace import deploy_workspace
 from trt_spec.plan.manifest import BuiltWith, EngineEntry, Manifest, render_manifest
 from trt_spec.plan.workspace import Workspace

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from trt_spec.deploy.process_group import Process, list_processes, list_session
-from trt_spec.deploy.server import RunningServer
+from trt_spec.deploy.host.process_group import Process, list_processes
+from trt_spec.deploy.host.server import RunningServer
 
 READY = "Stop it with Ctrl-C."
 
@@ -42,7 +42,6 @@ def processes(server: RunningServer) -> dict[str, list[Process]]:
 
 def assert_nothing_left(server: RunningServer) -> None:
     assert list_processes(server.pid, server.shm_prefix) == []
-    assert list_session(server.pid) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -103,7 +102,7 @@ def test_b078_readiness_lost_for_too_long_ends_the_server(host) -> None:
     host.write()
     host.set(unready=str(host.folder / "unready"))
     code = (
-        "import sys; from pathlib import Path; from trt_spec.deploy.foreground import run_until_stopped; "
+        "import sys; from pathlib import Path; from trt_spec.deploy.host.foreground import run_until_stopped; "
         "from trt_spec.deploy.workspace import resolve_launch; "
         f"run_until_stopped(resolve_launch(Path({str(host.spec_file)!r}), Path({str(host.workspace.root)!r}), {{}}), "
         f"lambda _: Path({str(host.folder / 'unready')!r}).touch(), None, ready_lost_s=1.0)"

@@ -11,24 +11,8 @@ from trt_spec.cli.main import main
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
 from trt_spec.deploy.repository import write_repository
 
-TOKENIZER = Path(__file__).parents[2] / "fixtures" / "tiny" / "tokenizer"
-
-
-ENGINE = {
-    "version": "1.2.1",
-    "pretrained_config": {"logits_dtype": "float32", "mapping": {"tp_size": 1, "pp_size": 1}},
-    "build_config": {
-        "max_batch_size": 8,
-        "max_input_len": 100,
-        "max_seq_len": 154,
-        "max_draft_len": 4,
-        "max_beam_width": 1,
-        "speculative_decoding_mode": 2,
-        "gather_generation_logits": True,
-        "kv_cache_type": "paged",
-        "plugin_config": {"use_paged_context_fmha": True, "remove_input_padding": True, "tokens_per_block": 32},
-    },
-}
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+TOKENIZER = FIXTURES / "tiny" / "tokenizer"
 
 
 def check(*arguments):
@@ -41,7 +25,7 @@ def workspace(tmp_path):
     engines = tmp_path / "pair" / "engines"
     for role in ("target", "draft"):
         shutil.copytree(TOKENIZER, engines / role)
-        (engines / role / "config.json").write_text(json.dumps(ENGINE))
+        shutil.copyfile(FIXTURES / "engine_config.json", engines / role / "config.json")
         (engines / role / "rank0.engine").write_bytes(b"plan")
     deployment = Deployment(
         name="pair",
@@ -185,12 +169,27 @@ def test_folders_of_no_known_kind_are_bad_usage(tmp_path, names, says):
         ("--mount", "models=x"),
         ("--mount", "/models"),
         ("--gpus", "-1"),
+        ("--gpus", "H900"),
+        ("--tensorrt-llm", "registry.example/mine:1"),
         ("--concurrency", "0"),
         ("--tensorrt-llm", "9"),
     ],
 )
 def test_bad_options(repository, arguments):
     assert check(repository, *arguments).exit_code == 2
+
+
+def test_gpus_and_container_are_those_that_will_serve(repository, tmp_path):
+    engine = tmp_path / "pair" / "engines" / "target"
+    files = {path.name: {"bytes": path.stat().st_size} for path in engine.iterdir()}
+    (engine / "manifest.json").write_text(json.dumps({"files": files, "gpus": [{"compute_capability": "9.0"}]}))
+    assert check(repository, "--gpus", "1xH200", "--tensorrt-llm", "26.07-trtllm-python-py3").exit_code == 0
+    result = check(repository, "--gpus", "1xA100", "--tensorrt-llm", "26.02-trtllm-python-py3")
+    assert result.exit_code == 4
+    assert "error [engine-gpu]" in result.stdout
+    assert "meant for 1.1.0, which container 26.02 holds" in result.stdout
+    assert "TensorRT-LLM 1.1.0, which container 26.02 holds." in result.stdout
+    assert "error [device-count]" in check(repository, "--gpus", "0xH200").stdout
 
 
 def test_what_is_not_there_is_bad_usage(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from trt_spec.cli.main import main
-from trt_spec.deploy import triton
+from trt_spec.deploy.host import triton
 from trt_spec.errors import EnvironmentMissing
 
 

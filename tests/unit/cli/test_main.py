@@ -86,3 +86,19 @@ def test_an_interrupt_is_not_a_traceback(monkeypatch):
     result = CliRunner().invoke(main, ["build", "some.yaml"])
     assert result.exit_code == 130
     assert "run the same command again" in result.output
+
+
+def test_a_reader_who_leaves_is_no_fault_of_the_disk():
+    """`trtspec plan ... | head -1`: the output ends, and nothing is said about it."""
+    code = (
+        "import sys, trt_spec.cli.main as m, click\n"
+        "@m.main.command('flood')\n"
+        "def flood():\n    for _ in range(100_000): click.echo('x' * 80)\n"
+        "m.VerbGroup.get_command = lambda self, ctx, name: flood\n"
+        "m.main(['flood'])\n"
+    )
+    command = f'{sys.executable} -c "$CODE" | head -1'
+    done = subprocess.run(
+        ["bash", "-c", command], env={"CODE": code, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("x" * 80 + "\n", "")

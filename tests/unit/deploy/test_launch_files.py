@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
-from trt_spec.cli import deploy as cli_deploy
 from trt_spec.deploy.example import plan_manifest
-from trt_spec.deploy.launch_files import TARGETS, deploy_to
+from trt_spec.deploy.launch_files import deploy_to
 from trt_spec.deploy.pbtxt import parse_pbtxt
 from trt_spec.errors import SpecError
+from trt_spec.plan.known_models import load_known_model
 from trt_spec.plan.manifest import render_manifest
+from trt_spec.plan.plan import PlanOptions, make_plan
 from trt_spec.plan.workspace import Workspace
-from trt_spec.spec.model import Spec
+from trt_spec.spec.model import Spec, TargetName
 from trt_spec.spec.presets import load_preset
 
+TARGETS = get_args(TargetName)
 GPU_TARGETS = ("compose", "k8s", "slurm")
 
 
@@ -51,10 +54,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_command_offers_every_target() -> None:
-    assert cli_deploy._TARGETS == TARGETS
-
-
 @pytest.mark.parametrize("to", GPU_TARGETS)
 def test_each_target_is_a_folder_of_its_own(place: Workspace, to: Any) -> None:
     deployed = deploy_to(place, make_spec(), to)
@@ -77,6 +76,20 @@ def test_triton_gets_a_script_beside_the_repository(place: Workspace) -> None:
     script = place.root / "triton" / "launch.sh"
     assert script.stat().st_mode & 0o111
     assert str(place.root) in script.read_text(encoding="utf-8")
+
+
+def test_the_plan_prints_the_launch_of_the_script(tmp_path: Path, tiny: Path) -> None:
+    """Also on a host with more GPUs than the engines use."""
+    spec = make_spec(hardware={"gpu": "H200", "gpus": 8}, serve={"host": "10.0.0.5"})
+    place = make_place(tmp_path / "work", tiny, spec)
+    files = {role: load_known_model(model.model) for role, model in spec.models().items()}
+    plan = make_plan(spec, files, PlanOptions(place))  # type: ignore[arg-type]
+    assert plan.engine is not None and plan.engine.launch is not None
+    deploy_to(place, spec, "triton")
+    script = (place.root / "triton" / "launch.sh").read_text(encoding="utf-8")
+    started = shlex.split(script.rpartition("exec mpirun")[2].replace("\\\n", " "))
+    planned = [word.replace("10.0.0.5", "$address") for word in plan.engine.launch.command()]
+    assert ["mpirun", *started] == planned
 
 
 @pytest.mark.parametrize("to", TARGETS)

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, parse_pbtxt, render_pbtxt
+from trt_spec.deploy.pbtxt import (
+    DynamicBatching,
+    InstanceGroup,
+    ModelConfig,
+    PbtxtError,
+    Tensor,
+    parse_pbtxt,
+    render_pbtxt,
+)
 from trt_spec.errors import EnvironmentMissing, SpecError
 
 TENSORS = (
@@ -80,3 +88,10 @@ def test_without_tritonclient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tritonclient.grpc", None)
     with pytest.raises(EnvironmentMissing, match=r"trtspec\[local\]"):
         render_pbtxt(make_config())
+
+
+def test_a_fault_has_its_line_and_reason() -> None:
+    with pytest.raises(PbtxtError) as caught:
+        parse_pbtxt('name: "m"\n\nmax_batchsize: 4\n')
+    assert caught.value.line == 3
+    assert "max_batchsize" in caught.value.reason

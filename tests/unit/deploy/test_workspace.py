@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from trt_spec import __version__
 from trt_spec.cli.main import main
 from trt_spec.deploy.deployment import Deployment
+from trt_spec.deploy.host.server import SERVER_FILE, RunningServer, write_server
 from trt_spec.deploy.pbtxt import parse_pbtxt
-from trt_spec.deploy.server import SERVER_FILE, RunningServer, write_server
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch, resolve_stop
 from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.plan.manifest import EngineEntry, Manifest, render_manifest
@@ -70,14 +70,14 @@ def test_deploy_then_serve_options(built: Workspace, spec_file: Path) -> None:
     with pytest.raises(SpecError, match="nothing is deployed"):
         resolve_launch(spec_file, None, {})
     assert deploy_workspace(built, load_spec(spec_file)) == built.repository
-    overrides = {"http_port": 9100, "grpc_port": None, "timeout_s": 5.0}
-    options = resolve_launch(spec_file, None, overrides)
+    listen = {"http_port": 9100, "grpc_port": None}
+    options = resolve_launch(spec_file, None, listen, 5.0)
     assert (options.repository, options.workspace) == (built.repository, built.root)
-    assert options.ports == {"http_port": 9100, "grpc_port": 9001, "metrics_port": 9002}
+    assert options.serve.ports == {"http": 9100, "grpc": 9001, "metrics": 9002}
     assert options.timeout_s == 5.0
     for place in (built.root, built.repository, Path("workspace/pair"), Path("workspace/pair/repository")):
-        assert resolve_launch(place, None, overrides) == options
-        elsewhere = resolve_launch(place, Path("elsewhere"), overrides)
+        assert resolve_launch(place, None, listen, 5.0) == options
+        elsewhere = resolve_launch(place, Path("elsewhere"), listen, 5.0)
         assert elsewhere == replace(options, workspace=Path("elsewhere").absolute())
 
 
@@ -86,7 +86,7 @@ def test_a_repository_of_someone_else(spec_file: Path, tmp_path: Path) -> None:
     options = resolve_launch(Path("theirs"), None, {})
     assert options.repository == tmp_path / "theirs"
     assert options.workspace == tmp_path / "workspace" / "theirs"
-    assert options.http_port == 8000
+    assert options.serve.http_port == 8000
     assert resolve_launch(Path("theirs"), tmp_path / "other", {}).workspace == tmp_path / "other"
     assert resolve_stop(Path("theirs")) == [tmp_path / "workspace" / "theirs"]
     (tmp_path / "theirs").rename(tmp_path / "repository")  # the name alone makes no workspace of the folder around it
@@ -96,7 +96,7 @@ def test_a_repository_of_someone_else(spec_file: Path, tmp_path: Path) -> None:
 def test_ports_may_change_after_the_build_and_nothing_else(built: Workspace, spec_file: Path) -> None:
     spec_file.write_text(yaml.safe_dump({**DOCUMENT, "serve": {"http_port": 9500}}))
     deploy_workspace(built, load_spec(spec_file))
-    assert resolve_launch(spec_file, None, {}).http_port == 9500
+    assert resolve_launch(spec_file, None, {}).serve.http_port == 9500
     spec_file.write_text(yaml.safe_dump({**DOCUMENT, "serve": {"max_queue_size": 5}}))
     ensemble = deploy_workspace(built, load_spec(spec_file)) / "ensemble" / "config.pbtxt"
     assert parse_pbtxt(ensemble.read_text()).parameters["max_queue_requests"] == "5"

@@ -37,13 +37,13 @@ def make_pair(target: int, draft: int, split: str = "shared", accept: str = "tok
 def launch_of(spec: Spec):
     placement, found = plan_placement(spec)
     assert not [finding for finding in found if finding.severity == "refuse"]
-    return placement, plan_launch(placement, "/r", SERVE, spec.hardware.gpus)
+    return placement, plan_launch(placement, "/r", SERVE)
 
 
 def broken_rules(spec: Spec, placement, launch) -> list[str]:
     """What of tensorrt-llm.md section 2.4 and llama_multi_instance.md a launch of two engines breaks."""
     sizes = {"target": spec.target.tensor_parallel, "draft": spec.draft.tensor_parallel}
-    visible = spec.hardware.gpus
+    visible = 1 + max(device for placed in placement.roles.values() for device in placed.device_ids)
     broken = []
     if launch.environment.get("TRTLLM_ORCHESTRATOR") != "1":
         broken.append("two engines without the orchestrator")
@@ -132,7 +132,7 @@ def test_the_checker_finds_faults():
     """It would be worth nothing if it accepted what the cases are about."""
     spec = make_pair(2, 1, accept="fast_logits")
     placement, launch = launch_of(spec)
-    leader = plan_launch(type(placement)(placement.roles, "leader", 2, False), "/r", SERVE, 8)
+    leader = plan_launch(type(placement)(placement.roles, "leader", 2, False), "/r", SERVE)
     assert "two engines without the orchestrator" in broken_rules(spec, placement, leader)
     for faulty, rule in (((1,), "participant ids overlap"), ((0,), "rank 0 is the orchestrator")):
         draft = placement.roles["draft"]
@@ -184,9 +184,10 @@ def test_one_engine_is_led_by_its_first_rank(ranks):
 
 
 def test_one_process_in_full():
-    _, launch = launch_of(make_pair(1, 1))
+    placement, _ = launch_of(make_pair(1, 1))
+    launch = plan_launch(placement, "/r", SERVE, visible_gpus=8)  # natively on a host of eight
     assert launch.command() == (
-        *("mpirun", "--allow-run-as-root", "-n", "1", TRITONSERVER, "--model-repository=/r"),
+        *("mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", "1", TRITONSERVER, "--model-repository=/r"),
         *("--disable-auto-complete-config", "--exit-on-error=true", "--strict-readiness=true"),
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *("--http-address=10.0.0.5", "--grpc-address=10.0.0.5", "--metrics-address=10.0.0.5"),
@@ -199,7 +200,7 @@ def test_one_process_in_full():
 
 def test_a_program_context_for_every_rank():
     _, launch = launch_of(make_pair(2, 1, accept="fast_logits"))
-    contexts = " ".join(launch.command()).removeprefix("mpirun --allow-run-as-root ").split(" : ")
+    contexts = " ".join(launch.command()).removeprefix("mpirun --allow-run-as-root --bind-to none ").split(" : ")
     assert contexts == [f"-n 1 {' '.join(argv)}" for argv in launch.ranks]
     assert launch.nodes == (0, 0, 0, 0)
 
@@ -216,7 +217,7 @@ def test_ranks_of_several_nodes_start_on_their_hosts_with_their_environment():
 
 def test_the_shell_line_keeps_every_word():
     placement, _ = plan_placement(make_pair(1, 1))
-    launch = plan_launch(placement, "/a b:c,d/it's", SERVE, 8)
+    launch = plan_launch(placement, "/a b:c,d/it's", SERVE)
     words = shlex.split(launch.shell_line())
     count = len(launch.environment)
     assert tuple(words[count:]) == launch.command()

@@ -1,13 +1,16 @@
 """The images: pinned to the default profile, without a word from the linter, and built from what the context holds."""
 
+import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from trt_spec.plan.launch import READY_PATH
 from trt_spec.plan.toolchain import load_profile
 from trt_spec.spec.model import DEFAULT_TENSORRT_LLM
 
@@ -54,9 +57,27 @@ def test_images_run_as_a_user_and_tell_their_health(stage):
     instructions = stages()[stage]
     assert [rest for word, rest in instructions if word == "USER"] == ["1000:1000"]
     health = next(rest for word, rest in instructions if word == "HEALTHCHECK")
-    assert "/v2/health/ready" in health
+    assert READY_PATH in health
     assert "--start-period" in health
     assert any("org.opencontainers.image.title" in rest for word, rest in instructions if word == "LABEL")
+
+
+@pytest.mark.parametrize("stage", ["cpu", "serve"])
+def test_the_health_check_asks_no_proxy(stage):
+    health = next(rest for word, rest in stages()[stage] if word == "HEALTHCHECK")
+    _, *command = json.loads(health.partition(" CMD ")[2])
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as proxy:
+        server.settimeout(10)
+        environment = {
+            "HTTP_PORT": str(server.getsockname()[1]),
+            "http_proxy": f"http://127.0.0.1:{proxy.getsockname()[1]}",
+        }
+        check = subprocess.Popen([sys.executable, *command], env=environment, stderr=subprocess.DEVNULL)
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(1000).startswith(f"GET {READY_PATH} ".encode())
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert check.wait(10) == 0
 
 
 def test_the_context_holds_what_the_image_is_built_from(tmp_path):

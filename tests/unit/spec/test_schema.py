@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 import yaml
 
-from trt_spec.spec import schema as schema_module
 from trt_spec.spec.model import Gpu, Spec
 from trt_spec.spec.presets import load_presets
 from trt_spec.spec.schema import SCHEMA_PATH, render_schema
@@ -73,18 +72,6 @@ def test_what_the_models_refuse_the_schema_refuses(validator, onnx_values, secti
 
 def test_choices_come_from_the_types(validator):
     assert tuple(validator.schema["$defs"]["Hardware"]["properties"]["gpu"]["enum"]) == get_args(Gpu)
-
-
-def test_write_renews_the_file_and_without_it_nothing_is_written(tmp_path, monkeypatch, capsys):
-    target = tmp_path / "schema.json"
-    monkeypatch.setattr(schema_module, "SCHEMA_PATH", target)
-    monkeypatch.setattr(sys, "argv", ["schema"])
-    schema_module.main()
-    assert capsys.readouterr().out == render_schema()
-    assert not target.exists()
-    monkeypatch.setattr(sys, "argv", ["schema", "--write"])
-    schema_module.main()
-    assert target.read_text(encoding="utf-8") == render_schema()
 
 
 def test_reading_a_spec_imports_nothing_heavy():

@@ -9,13 +9,10 @@ from pathlib import Path
 
 from trt_spec.build.engine.process import Command
 from trt_spec.build.engine.toolchain import Runtime, Toolchain, program_path, workspace_label
-from trt_spec.plan.hardware import GIB
+from trt_spec.plan.container_limits import gpu_options, limit_options
 
 SECRET_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 HUB_CACHE_NAME = "cache"  # of calibration data, below the workspace
-MIN_SHARED_MEMORY_BYTES = 2 * GIB  # NCCL and the builder's workers; docker's own default is 64 MiB
-SHARED_MEMORY_PER_RANK_BYTES = GIB
-STACK_BYTES = 67108864  # what NVIDIA's containers ask for in their own start message
 
 
 @dataclass(frozen=True)
@@ -32,11 +29,6 @@ class Place:
     scratch: Path
     name: str
     uses_hub: bool = False
-
-
-def shared_memory_bytes(ranks: int) -> int:
-    """What /dev/shm must hold: 2 GiB, or 1 GiB a rank if that is more."""
-    return max(MIN_SHARED_MEMORY_BYTES, ranks * SHARED_MEMORY_PER_RANK_BYTES)
 
 
 def render_command(toolchain: Toolchain, argv: Sequence[str], place: Place) -> Command:
@@ -76,8 +68,7 @@ def container_argv(runtime: Runtime, image: str, place: Place, secrets: Sequence
         *(runtime, "run", "--rm", "--init", "--name", place.name, "--label", workspace_label(place.workspace)),
         *_user(runtime),
         *_gpus(runtime, place.gpus),
-        *("--shm-size", f"{shared_memory_bytes(place.ranks) // GIB}g"),
-        *("--ulimit", "memlock=-1", "--ulimit", f"stack={STACK_BYTES}"),
+        *limit_options(place.ranks),
         *("--volume", f"{place.workspace}:{place.workspace}"),
         *(word for folder in place.reads for word in ("--volume", f"{folder}:{folder}:ro")),
         *("--workdir", str(place.workspace)),
@@ -96,5 +87,4 @@ def _user(runtime: Runtime) -> tuple[str, ...]:
 def _gpus(runtime: Runtime, gpus: Sequence[int]) -> tuple[str, ...]:
     if runtime == "podman":  # by the container device interface, which NVIDIA's toolkit sets up
         return tuple(word for gpu in gpus for word in ("--device", f"nvidia.com/gpu={gpu}"))
-    # The value is parsed as CSV, so a list needs quotes of its own.
-    return ("--gpus", f'"device={",".join(map(str, gpus))}"')
+    return gpu_options(gpus)

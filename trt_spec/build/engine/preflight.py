@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from trt_spec.build.engine.container import shared_memory_bytes
 from trt_spec.build.engine.host import (
     read_available_memory_bytes,
     read_free_disk_bytes,
@@ -14,6 +13,7 @@ from trt_spec.build.engine.host import (
 from trt_spec.build.engine.toolchain import Toolchain
 from trt_spec.errors import EnvironmentMissing
 from trt_spec.plan.build_cost import StepCost, peak_disk_bytes
+from trt_spec.plan.container_limits import shared_memory_bytes
 from trt_spec.plan.engine_record import SeenGpu
 from trt_spec.plan.hardware import GIB, Gpu, load_gpu
 from trt_spec.plan.plan import Plan

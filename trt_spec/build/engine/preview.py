@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from trt_spec.build.engine.container import Place, container_argv, shared_memory_bytes
+from trt_spec.build.engine.container import Place, container_argv
 from trt_spec.build.engine.tasks import GPU_KINDS, step_gpus
 from trt_spec.build.engine.toolchain import Toolchain, guess_toolchain, workspace_label
 from trt_spec.build.run import STAGES, BuildOptions, Until
 from trt_spec.plan.build_cost import StepCost, peak_disk_bytes
+from trt_spec.plan.container_limits import limit_options
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.plan import Plan
 from trt_spec.plan.steps import Step
@@ -178,8 +179,7 @@ def _functions(plan: Plan, root: Path) -> Sequence[str]:
         '    CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$gpus" "$@"',
         "  else",
         f'    docker run --rm --init --label {workspace_label(root)} --user "$(id -u):$(id -g)" \\',
-        f'      --gpus "\\"device=$gpus\\"" --shm-size {shared_memory_bytes(ranks) // GIB}g --ulimit memlock=-1 '
-        "--ulimit stack=67108864 \\",
+        f'      --gpus "\\"device=$gpus\\"" {" ".join(limit_options(ranks))} \\',
         f'      --volume "$WORKSPACE:$WORKSPACE"{reads} --env HOME=/tmp --env HF_TOKEN "$IMAGE" "$@"',
         "  fi",
         "}",

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Literal
 
 from trt_spec.deploy.check.view import ModelView
+from trt_spec.deploy.parameter_names import (
+    DRAFT_NAME,
+    ENGINE_BACKEND,
+    ENGINE_PATH,
+    ENSEMBLE_PLATFORM,
+    LLMAPI_FILE,
+    PYTHON_BACKEND,
+    TARGET_NAME,
+)
 from trt_spec.deploy.repository import SERVE_PACKAGE, VERSION_FOLDER
 from trt_spec.serve.contract import STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 
 ModelKind = Literal["engine", "orchestrator", "ensemble", "preprocessing", "postprocessing", "llmapi", "other"]
-ENGINE_BACKEND = "tensorrtllm"
-PYTHON_BACKEND = "python"
-ENSEMBLE_PLATFORM = "ensemble"
-ENGINE_PATH = "gpt_model_path"
-TARGET_NAME, DRAFT_NAME = "tensorrt_llm_model_name", "tensorrt_llm_draft_model_name"
-LLMAPI_FILE = "model.yaml"
 
 DIALECT_NAMES: dict[ModelKind, str] = {
     "engine": TARGET_MODEL,

@@ -7,21 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from trt_spec.deploy.check.finding import CheckFinding
-from trt_spec.deploy.check.kinds import ENGINE_PATH, find_kind, is_placeholder
-from trt_spec.deploy.check.path_kind import CONFIG_FILE, MODEL_CONFIG
+from trt_spec.deploy.check.kinds import find_kind, is_placeholder
+from trt_spec.deploy.check.options import CheckOptions, complete_gpus
+from trt_spec.deploy.check.path_kind import CONFIG_FILE
 from trt_spec.deploy.check.pbtxt_lines import Lines, parse_lines
 from trt_spec.deploy.check.reading import (
     MAX_CONFIG_BYTES,
+    FaultKind,
+    ReadFault,
     is_folder,
     list_folder,
     read_json_object,
     read_text,
     shown,
 )
-from trt_spec.deploy.check.version import resolve_version
-from trt_spec.deploy.check.view import CheckOptions, EngineView, ModelView, RepositoryView
+from trt_spec.deploy.check.version import resolve_meant, resolve_version
+from trt_spec.deploy.check.view import EngineView, ModelView, RepositoryView
 from trt_spec.deploy.ownership import MARKER_FILE, read_marker
-from trt_spec.deploy.pbtxt import ModelConfig, parse_pbtxt
+from trt_spec.deploy.parameter_names import ENGINE_PATH, MODEL_CONFIG
+from trt_spec.deploy.pbtxt import ModelConfig, PbtxtError, parse_pbtxt
 from trt_spec.deploy.targets.target import CONTAINER_ROOT
 from trt_spec.errors import SpecError
 from trt_spec.plan.workspace import Workspace
@@ -38,7 +42,7 @@ def load_repository(root: Path, options: CheckOptions) -> tuple[RepositoryView, 
     entries, fault = list_folder(root)
     if fault:
         raise SpecError(f"{root} {fault}.", remedy="Name a folder that you may read.")
-    options = _with_workspace(root, options)
+    options = complete_gpus(_with_workspace(root, options), root)
     models, findings = {}, []
     for entry in entries:
         if entry.name.startswith(".") and is_folder(entry):
@@ -51,8 +55,9 @@ def load_repository(root: Path, options: CheckOptions) -> tuple[RepositoryView, 
             findings.append(_dangling(shown(entry.name)))
     marker = read_marker(root) if (root / MARKER_FILE).is_file() else None
     engines = {view.model: view for view in _load_engines(models, options)}
-    dialect, reason = resolve_version(options.tensorrt_llm, marker, engines, models.values())
-    return RepositoryView(root, models, dialect, reason, marker, engines, options), findings
+    meant = resolve_meant(options, marker)
+    dialect, reason = resolve_version(meant, engines, models.values())
+    return RepositoryView(root, models, dialect, reason, meant, marker, engines, options), findings
 
 
 def load_engine(model: str, named: str, options: CheckOptions) -> EngineView:
@@ -99,26 +104,18 @@ def _parse(text: str, file: str, lines: Lines) -> tuple[ModelConfig | None, list
         ]
     try:
         return parse_pbtxt(text, file), []
-    except (SpecError, RecursionError) as error:
-        reason = error.found.rstrip(".") if isinstance(error, SpecError) else f"{file} is nested too deeply"
-        said = reason.removeprefix(f"{file} is not a Triton model configuration: ")
+    except PbtxtError as error:
         return None, [
             CheckFinding(
                 "config-syntax",
                 "error",
                 file,
-                _line_in(said),
-                said,
+                error.line,
+                error.reason,
                 "Triton cannot parse the file and loads no model of the repository",
                 "Correct the line; the fields are those of Triton's model_config.proto.",
             )
         ]
-
-
-def _line_in(message: str) -> int | None:
-    """protobuf begins its complaint with LINE:COLUMN."""
-    number = message.partition(" : ")[0].partition(":")[0]
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else None
 
 
 def _load_engines(models: Mapping[str, ModelView], options: CheckOptions) -> Iterator[EngineView]:
@@ -138,8 +135,8 @@ def _with_workspace(root: Path, options: CheckOptions) -> CheckOptions:
     return replace(options, mounts=(*options.mounts, (CONTAINER_ROOT, around[1])))
 
 
-def _unreadable(view: ModelView, fault: str) -> CheckFinding:
-    if fault == "does not exist":
+def _unreadable(view: ModelView, fault: ReadFault) -> CheckFinding:
+    if fault.kind is FaultKind.MISSING:
         # Triton can complete the configuration of such a model by itself, if it was not told not to.
         is_model = any(view.folder.glob("[1-9]*/model.[!p]*"))
         return CheckFinding(

@@ -7,11 +7,11 @@ from typing import Literal
 
 from trt_spec.deploy.check.reading import is_folder, list_folder, read_json_object
 from trt_spec.deploy.ownership import MARKER_FILE
+from trt_spec.deploy.parameter_names import MODEL_CONFIG
 from trt_spec.errors import SpecError
 from trt_spec.plan.workspace import Workspace
 
 PathKind = Literal["repository", "engine", "checkpoint"]
-MODEL_CONFIG = "config.pbtxt"
 CONFIG_FILE = "config.json"
 _EXPECTED = "Give a model repository, an engine folder or a TensorRT-LLM checkpoint."
 

@@ -10,6 +10,7 @@ from typing import Any
 from trt_spec.deploy.check.finding import SEVERITIES
 from trt_spec.deploy.check.fix import Change
 from trt_spec.deploy.check.run import CheckReport
+from trt_spec.util.text import encodable, printable
 
 Paint = Callable[[str, str], str]  # text and severity -> text
 
@@ -21,10 +22,10 @@ def render_lines(report: CheckReport, paint: Paint) -> Iterator[str]:
     if report.trust:
         yield f"Templates: {report.trust}."
     for key, value in report.about.items():
-        yield f"  {key}: {_plain(str(value))}"
+        yield f"  {key}: {printable(str(value))}"
     for finding in report.findings:
         place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
-        head = f"{_plain(place)}: {paint(finding.severity, finding.severity)} [{finding.code}]"
+        head = f"{printable(place)}: {paint(finding.severity, finding.severity)} [{finding.code}]"
         yield f"{head} {_sentence(finding.what)}"
         yield f"    why: {_sentence(finding.why)}"
         yield f"    do: {_sentence(finding.remedy)}"
@@ -44,14 +45,8 @@ def render_json(report: CheckReport, changes: Iterable[Change] | None = None) ->
     }
     if changes is not None:
         document["fixed"] = [{"file": change.file, "diff": change.diff} for change in changes]
-    text = json.dumps(document, indent=2, ensure_ascii=False)
-    return text.encode("utf-8", errors="backslashreplace").decode("utf-8") + "\n"
+    return encodable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _sentence(text: str) -> str:
-    return f"{_plain(text).rstrip('.')}."
-
-
-def _plain(text: str) -> str:
-    """Text from strangers' files must not steer a terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    return f"{printable(text).rstrip('.')}."

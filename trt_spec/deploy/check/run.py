@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trt_spec.deploy.check import ensembles, ownership, parameters, rules, structure, tensors
-from trt_spec.deploy.check.engine_folder import check_engine_folder
+from trt_spec.deploy.check.engine_config import is_tensorrt
+from trt_spec.deploy.check.engine_files import Progress
+from trt_spec.deploy.check.engine_folder import inspect_engine_folder
 from trt_spec.deploy.check.finding import SEVERITIES, CheckFinding, CheckSeverity
 from trt_spec.deploy.check.load import load_repository
+from trt_spec.deploy.check.options import CheckOptions, complete_gpus
 from trt_spec.deploy.check.path_kind import PathKind
-from trt_spec.deploy.check.rules.reading import is_tensorrt
-from trt_spec.deploy.check.view import CheckOptions, RepositoryView
-
-RULES: tuple[Callable[[RepositoryView], Iterator[CheckFinding]], ...] = (
-    *structure.RULES,
-    *tensors.RULES,
-    *parameters.RULES,
-    *ensembles.RULES,
-    *ownership.RULES,
-    *rules.RULES,
-)
+from trt_spec.deploy.check.rules import RULES
 
 
 @dataclass(frozen=True)
@@ -49,8 +41,8 @@ class CheckReport:
         return ", ".join(said) or "no findings"
 
 
-def check_repository(root: Path, options: CheckOptions) -> CheckReport:
-    """Check a model repository.
+def inspect_repository(root: Path, options: CheckOptions) -> CheckReport:
+    """Read a model repository and judge it by every rule.
 
     Raises SpecError for a folder that cannot be listed and a stated version without templates, EnvironmentMissing
     without tritonclient. Any other fault is a finding.
@@ -68,9 +60,9 @@ def check_repository(root: Path, options: CheckOptions) -> CheckReport:
     )
 
 
-def check_engine(folder: Path, options: CheckOptions, report: Callable[[str, float | None], None]) -> CheckReport:
-    """Check an engine folder; ``report`` hears of the files being read."""
-    about, findings = check_engine_folder(folder, options, report)
+def inspect_engine(folder: Path, options: CheckOptions, report: Progress) -> CheckReport:
+    """Read an engine folder and judge it; ``report`` hears of the files being read."""
+    about, findings = inspect_engine_folder(folder, complete_gpus(options, folder), report)
     version = about.get("version")
     return CheckReport(
         path=folder,

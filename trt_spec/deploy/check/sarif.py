@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from trt_spec import __version__
 from trt_spec.deploy.check.finding import CheckFinding
+from trt_spec.util.text import encodable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -48,9 +49,5 @@ def _result(root: Path, finding: CheckFinding, index: int) -> dict[str, Any]:
 def _uri(root: Path, file: str) -> str:
     path, here = root.absolute() / file, Path.cwd()
     if path.is_relative_to(here):
-        return quote(_encodable(path.relative_to(here).as_posix()))
-    return "file://" + quote(_encodable(path.as_posix()))
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+        return quote(encodable(path.relative_to(here).as_posix()))
+    return "file://" + quote(encodable(path.as_posix()))

@@ -1,36 +1,57 @@
-"""Which TensorRT-LLM a repository is meant for: said by the user, by trtspec.json, by an engine, or by its tensors."""
+"""Which TensorRT-LLM it is meant for: said by the user, by trtspec.json, by an engine, or by the tensors."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trt_spec.deploy.check.kinds import find_dialect_name, find_kind, is_ours
-from trt_spec.deploy.check.view import EngineView, ModelView, RepositoryView
-from trt_spec.deploy.dialect import RECORDED_VERSIONS, Dialect, ModelDialect, load_dialect, load_llmapi_dialect
+from trt_spec.deploy.check.options import CheckOptions
+from trt_spec.deploy.check.view import EngineView, MeantVersion, ModelView, RepositoryView
+from trt_spec.deploy.dialect import RECORDED_VERSIONS, Dialect, ModelDialect, load_dialect, load_llmapi_template
 from trt_spec.errors import SpecError
+from trt_spec.plan.toolchain.containers import find_container
 from trt_spec.serve.contract import TARGET_MODEL
 
+_VERSION = re.compile(r"\d+\.\d+")
 load_recorded = functools.cache(load_dialect)  # a repository may have thousands of models
 
 
+def resolve_meant(options: CheckOptions, marker: Mapping[str, Any] | None) -> MeantVersion | None:
+    """Return the version that the user states, by itself or by a container that holds it, else that of trtspec.json.
+
+    Raises SpecError for a statement that is neither.
+    """
+    stated = options.tensorrt_llm
+    if stated is not None:
+        container = find_container(stated)
+        if container is not None:
+            return MeantVersion(container.tensorrt_llm, f"which container {container.triton} holds", is_stated=True)
+        if not _VERSION.match(stated):
+            raise SpecError(
+                f"{stated!r} is no version of TensorRT-LLM and no recorded Triton container.",
+                remedy=f"Give the version that the container holds, such as {RECORDED_VERSIONS[-1]}.",
+            )
+        return MeantVersion(stated, "as stated", is_stated=True)
+    marked = (marker or {}).get("tensorrt_llm")
+    return MeantVersion(marked, "as trtspec.json says", is_stated=False) if isinstance(marked, str) else None
+
+
 def resolve_version(
-    stated: str | None,
-    marker: Mapping[str, Any] | None,
-    engines: Mapping[str, EngineView],
-    models: Iterable[ModelView],
+    meant: MeantVersion | None, engines: Mapping[str, EngineView], models: Iterable[ModelView]
 ) -> tuple[Dialect, str]:
     """Return the dialect to check against, and which it is, why, and how sure that is.
 
     Raises SpecError for a stated version that no recorded template stands for.
     """
-    if stated is not None:
-        return load_dialect(stated), f"{stated}, as stated"
-    claims = [(marker.get("tensorrt_llm"), "as trtspec.json says")] if marker is not None else []
+    if meant is not None and meant.is_stated:
+        return load_dialect(meant.tensorrt_llm), f"{meant.tensorrt_llm}, {meant.how}"
+    claims: list[tuple[str | None, str]] = [] if meant is None else [(meant.tensorrt_llm, meant.how)]
     claims += [(read_version(view), f"the engine of {view.model} was built with it") for view in engines.values()]
     for version, why in claims:
-        if isinstance(version, str):
+        if version is not None:
             try:
                 return load_dialect(version), f"{version}, {why}"
             except SpecError:
@@ -41,7 +62,7 @@ def resolve_version(
 def find_template(view: RepositoryView, model: ModelView) -> ModelDialect | None:
     """Return the model of NVIDIA's templates that a model has to match in this version; None where there is none."""
     if find_kind(model) == "llmapi":
-        return load_llmapi_dialect(RECORDED_VERSIONS[-1]).models.get(TARGET_MODEL)  # the only recorded one
+        return load_llmapi_template(RECORDED_VERSIONS[-1]).models.get(TARGET_MODEL)  # the only recorded one
     return view.dialect.models.get(find_dialect_name(model) or "")
 
 

@@ -8,35 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from trt_spec.deploy.check.finding import Fix
+from trt_spec.deploy.check.options import CheckOptions
 from trt_spec.deploy.check.pbtxt_lines import Lines
 from trt_spec.deploy.dialect import Dialect
 from trt_spec.deploy.pbtxt import ModelConfig
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """What the user says about the place that the repository is meant for; None where it is not known."""
-
-    tensorrt_llm: str | None = None
-    image: str | None = None
-    concurrency: int | None = None
-    mounts: tuple[tuple[str, Path], ...] = ()  # path prefix in the container -> folder here
-    visible_gpus: int | None = None
-    compute_capability: str | None = None
-    trust_remote_code: bool = False
-
-    def locate(self, named: str) -> Path | None:
-        """Return where a path of the repository lies on this machine: behind the longest matching mount, else as named.
-
-        None for a relative path, which counts from wherever Triton is started, and for one that no file can have.
-        """
-        if not named.startswith("/") or "\0" in named:
-            return None
-        for prefix, here in sorted(self.mounts, key=lambda mount: len(mount[0]), reverse=True):
-            inside = prefix.rstrip("/")
-            if named == inside or named.startswith(f"{inside}/"):
-                return here / named[len(inside) :].lstrip("/")
-        return Path(named)
 
 
 @dataclass(frozen=True)
@@ -86,17 +61,31 @@ class EngineView:
 
 
 @dataclass(frozen=True)
+class MeantVersion:
+    """The TensorRT-LLM that somebody says it is for; ``how`` ends a sentence: "as trtspec.json says".
+
+    ``is_stated`` if the user says so on the command line.
+    """
+
+    tensorrt_llm: str
+    how: str
+    is_stated: bool
+
+
+@dataclass(frozen=True)
 class RepositoryView:
     """A model repository. ``dialect`` is that of the stated or detected version; ``version_reason`` says which and why.
 
-    ``marker`` is trtspec.json, None in repositories of others. ``engines`` has an entry for every model of the
-    tensorrtllm backend that names an engine, by model name.
+    ``meant`` is the version that somebody names, None where engines or tensors had to tell. ``marker`` is trtspec.json,
+    None in repositories of others. ``engines`` has an entry for every model of the tensorrtllm backend that names an
+    engine, by model name.
     """
 
     root: Path
     models: Mapping[str, ModelView]
     dialect: Dialect
     version_reason: str
+    meant: MeantVersion | None
     marker: Mapping[str, Any] | None
     engines: Mapping[str, EngineView]
     options: CheckOptions = field(default_factory=CheckOptions)

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import Collection
 from typing import Any
 
-from trt_spec.deploy.container import ALL_ADDRESSES, STACK_BYTES
-from trt_spec.deploy.targets.k8s_names import object_name
-from trt_spec.deploy.targets.k8s_pod import HOME, UNBOUND, USER_ID
-from trt_spec.deploy.targets.k8s_sizes import size_pod
+from trt_spec.deploy.targets.confinement import SCRATCH_BYTES, SCRATCH_FOLDERS, USER_ID, confine_environment
+from trt_spec.deploy.targets.dns_name import dns_name
 from trt_spec.deploy.targets.monitoring import (
     render_grafana_provider,
     render_grafana_source,
@@ -21,11 +18,12 @@ from trt_spec.deploy.targets.monitoring import (
 )
 from trt_spec.deploy.targets.monitoring_dashboard import render_dashboard
 from trt_spec.deploy.targets.monitoring_rules import render_rules
-from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget
+from trt_spec.deploy.targets.sizes import ceil_gib, size_node
+from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget, choose_port
 from trt_spec.deploy.targets.yaml_text import render_yaml
 from trt_spec.errors import SpecError
-from trt_spec.plan.hardware import GIB
-from trt_spec.plan.launch import EXIT_TIMEOUT_S
+from trt_spec.plan.container_limits import MEMLOCK, STACK_BYTES
+from trt_spec.plan.launch import EXIT_TIMEOUT_S, READY_PATH
 
 SERVICE = "triton"
 LAUNCH_FILE = "launch.sh"
@@ -34,7 +32,8 @@ MONITORING_ROOT = "/etc/trtspec"  # of the folder monitoring/, in both of its co
 # Tags seen in public compose files; neither image was pulled here.
 PROMETHEUS_IMAGE, PROMETHEUS_PORT = "prom/prometheus:v3.5.0", 9090
 GRAFANA_IMAGE, GRAFANA_PORT = "grafana/grafana:12.2.1", 3000
-SCRATCH = "4g"  # each writable folder of the server, in memory
+# Never too short, but mpirun leaves Triton about a second after SIGTERM (measured, Open MPI 4.1 and 5.0): what is in
+# flight then is cut off.
 STOP_GRACE_S = EXIT_TIMEOUT_S + 15
 READY_PERIOD_S = 10
 
@@ -56,14 +55,14 @@ GRAFANA_SETTINGS = {
 def render_compose(target: GpuTarget) -> dict[str, str]:
     """Files by their names relative to WORKSPACE/compose, where ``..`` is the workspace.
 
-    The launch must listen on all addresses of its container: the published ports bind serve.host. Raises SpecError for
-    any other, for several nodes, and for a serve.host that is no address.
+    The launch listens on all addresses of its container: the published ports bind serve.host. Raises SpecError for
+    several nodes, and for a serve.host that is no address.
     """
     _check(target)
     host = _publish_address(target.spec.serve.host)
     services = {SERVICE: _plan_triton(target, host), **_plan_monitoring(target, host)}
     volumes: dict[str, Any] = {"prometheus": {}, "grafana": {}}
-    document = {"name": object_name(target.spec.name), "services": services, "volumes": volumes}
+    document = {"name": dns_name(target.spec.name), "services": services, "volumes": volumes}
     about = f"Written by trtspec deploy for {target.spec.name}: docker compose up --detach --wait"
     prometheus = f"http://prometheus:{PROMETHEUS_PORT}"
     scraped = f"{SERVICE}:{target.spec.serve.metrics_port}"
@@ -79,15 +78,11 @@ def render_compose(target: GpuTarget) -> dict[str, str]:
 
 
 def _check(target: GpuTarget) -> None:
-    if target.nodes > 1:
+    nodes = target.placement.node_count
+    if nodes > 1:
         raise SpecError(
-            f"The engines of {target.spec.name} lie on {target.nodes} nodes, and Docker Compose runs on one.",
+            f"The engines of {target.spec.name} lie on {nodes} nodes, and Docker Compose runs on one.",
             remedy="Deploy with --to k8s or --to slurm.",
-        )
-    if f"--http-address={ALL_ADDRESSES}" not in target.launch.ranks[0]:
-        raise SpecError(
-            "The launch for Compose binds an address other than all of its container's.",
-            remedy=f"Plan it with serve.host {ALL_ADDRESSES}: the published ports bind the host's address.",
         )
 
 
@@ -106,24 +101,24 @@ def _publish_address(host: str) -> str:
 
 def _plan_triton(target: GpuTarget, host: str) -> Service:
     serve = target.spec.serve
-    size = size_pod(target)
+    size = size_node(target)
     device = {
         "driver": "nvidia",
-        "device_ids": [str(gpu) for gpu in range(target.gpus_per_node)],
+        "device_ids": [str(gpu) for gpu in range(target.placement.visible_gpus)],
         "capabilities": ["gpu"],
     }
     return {
         "image": target.image,
         "command": list(target.launch.command()),
-        "environment": {**_plan_environment(target), "HOME": HOME},
+        "environment": confine_environment(target.launch.environment),
         # Who may read the workspace: TRTSPEC_USER=$(id -u):$(id -g) where that is not everybody.
         "user": f"${{TRTSPEC_USER:-{USER_ID}:{USER_ID}}}",
         "init": True,  # mpirun is not made to be process 1
-        **_hardened([f"/tmp:mode=1777,size={SCRATCH}", f"{HOME}:mode=1777,size={SCRATCH}"]),
+        **_hardened([f"{folder}:mode=1777,size={ceil_gib(SCRATCH_BYTES)}g" for folder in SCRATCH_FOLDERS]),  # in memory
         "ipc": "private",
-        "shm_size": f"{-(-size.shared_memory_bytes // GIB)}g",
-        "ulimits": {"memlock": -1, "stack": STACK_BYTES},
-        "ports": [_publish(host, port) for port in (serve.http_port, serve.grpc_port, serve.metrics_port)],
+        "shm_size": f"{ceil_gib(size.shared_memory_bytes)}g",
+        "ulimits": {"memlock": MEMLOCK, "stack": STACK_BYTES},
+        "ports": [_publish(host, port) for port in serve.ports.values()],
         "volumes": [_mount("..", CONTAINER_ROOT)],
         "healthcheck": {
             "test": ["CMD", "python3", "-c", _ready_script(serve.http_port)],
@@ -140,27 +135,23 @@ def _plan_triton(target: GpuTarget, host: str) -> Service:
     }
 
 
-def _plan_environment(target: GpuTarget) -> dict[str, str]:
-    return {**target.launch.environment, **UNBOUND, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
 def _render_launch(target: GpuTarget) -> str:
-    """The same start as a script, for a container that is run without Compose."""
+    """The same start as a script, for a container that is run without Compose and brings a home of its own."""
+    environment = confine_environment(target.launch.environment, home=None)
     lines = [
         "#!/bin/bash",
         f"# Written by trtspec deploy for {target.spec.name}: starts Triton where the workspace is {CONTAINER_ROOT}.",
         "set -euo pipefail",
-        *(f"export {name}={shlex.quote(value)}" for name, value in _plan_environment(target).items()),
+        *(f"export {name}={shlex.quote(value)}" for name, value in environment.items()),
         f"exec {shlex.join(target.launch.command())}",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _plan_monitoring(target: GpuTarget, host: str) -> dict[str, Service]:
-    serve = target.spec.serve
-    taken = [serve.http_port, serve.grpc_port, serve.metrics_port]
-    prometheus_port = _free_port(PROMETHEUS_PORT, taken)
-    grafana_port = _free_port(GRAFANA_PORT, [*taken, prometheus_port])
+    taken = target.spec.serve.ports.values()
+    prometheus_port = choose_port(PROMETHEUS_PORT, taken)
+    grafana_port = choose_port(GRAFANA_PORT, [*taken, prometheus_port])
     prometheus = {
         "image": PROMETHEUS_IMAGE,
         "command": [
@@ -208,16 +199,11 @@ def _keep(volume: str, path: str) -> Service:
     return {"type": "volume", "source": volume, "target": path}
 
 
-def _free_port(wanted: int, taken: Collection[int]) -> int:
-    while wanted in taken:
-        wanted += 1
-    return wanted
-
-
 def _ready_script(http_port: int) -> str:
-    """Python is in the image, for its models need it; anything but status 200 raises."""
-    url = f"http://127.0.0.1:{http_port}/v2/health/ready"
-    return f"import urllib.request as u; u.urlopen({url!r}, timeout={READY_PERIOD_S - 1})"
+    """Python is in the image, for its models need it; anything but status 200 raises. No proxy is asked."""
+    url = f"http://127.0.0.1:{http_port}{READY_PATH}"
+    direct = "import urllib.request as u; u.build_opener(u.ProxyHandler({}))"
+    return f"{direct}.open({url!r}, timeout={READY_PERIOD_S - 1})"
 
 
 def _escape(value: Any) -> Any:

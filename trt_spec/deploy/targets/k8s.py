@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from trt_spec.deploy.container import ALL_ADDRESSES
 from trt_spec.deploy.targets.k8s_network import (
     render_disruption_budget,
     render_network_policy,
@@ -13,11 +12,10 @@ from trt_spec.deploy.targets.k8s_network import (
 )
 from trt_spec.deploy.targets.k8s_pod import Document
 from trt_spec.deploy.targets.k8s_scaling import render_adapter_values, render_autoscaler, render_service_monitor
-from trt_spec.deploy.targets.k8s_sizes import size_pod
 from trt_spec.deploy.targets.k8s_workload import GROUP_SCRIPT, render_workload
+from trt_spec.deploy.targets.sizes import size_node
 from trt_spec.deploy.targets.target import GpuTarget
 from trt_spec.deploy.targets.yaml_text import render_yaml
-from trt_spec.errors import SpecError
 
 MONITORING = "monitoring"
 ABOUT = "Written by `trtspec deploy --to k8s`. Change the spec, or patch with an overlay of kustomize."
@@ -28,10 +26,8 @@ def render_k8s(target: GpuTarget) -> dict[str, str]:
 
     ``monitoring/`` needs the Prometheus operator and its adapter and is applied on its own; the adapter's values are
     for Helm. A group of pods also gets the script that starts its ranks, which it reads from the mounted workspace.
-    Raises SpecError for a launch that no probe and no client could reach.
     """
-    _check_address(target)
-    size = size_pod(target)
+    size = size_node(target)
     workload = render_workload(target, size)
     objects: dict[str, Document] = {
         "serviceaccount.yaml": render_service_account(target),
@@ -52,18 +48,9 @@ def render_k8s(target: GpuTarget) -> dict[str, str]:
         f"{MONITORING}/prometheus-adapter-values.yaml": render_adapter_values(),
     }
     texts = {name: render_yaml(document, ABOUT) for name, document in documents.items()}
-    if target.nodes > 1:
+    if target.placement.node_count > 1:
         texts[GROUP_SCRIPT] = files("trt_spec.deploy.targets").joinpath(GROUP_SCRIPT).read_text(encoding="utf-8")
     return texts
-
-
-def _check_address(target: GpuTarget) -> None:
-    bound = f"--http-address={ALL_ADDRESSES}"
-    if bound not in target.launch.ranks[0]:
-        raise SpecError(
-            "The launch for Kubernetes binds an address other than all of its pod's.",
-            remedy=f"Plan it with serve.host {ALL_ADDRESSES}: the service and the network policy decide who gets in.",
-        )
 
 
 def _kustomization(documents: dict[str, Document]) -> Document:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trt_spec.deploy.targets.k8s_names import object_labels, object_name, selector_labels, service_name
+from trt_spec.deploy.targets.k8s_names import metadata, select, selector_labels, service_name
 from trt_spec.deploy.targets.k8s_pod import Document
-from trt_spec.deploy.targets.k8s_workload import serve_ports
 from trt_spec.deploy.targets.target import GpuTarget
 
 PULL_SECRET = "nvcr-io"  # for a private copy of the image; a pod starts without it where none is needed
@@ -16,24 +15,23 @@ def render_service_account(target: GpuTarget) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": _metadata(target),
+        "metadata": metadata(target),
         "automountServiceAccountToken": False,
         "imagePullSecrets": [{"name": PULL_SECRET}],
     }
 
 
 def render_service(target: GpuTarget) -> Document:
-    name = object_name(target.spec.name)
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {**_metadata(target), "name": service_name(name)},
+        "metadata": {**metadata(target), "name": service_name(target)},
         "spec": {
             "type": "ClusterIP",
-            "selector": selector_labels(name, "server"),
+            "selector": selector_labels(target, "server"),
             "ports": [
                 {"name": port_name, "port": port, "targetPort": port_name}
-                for port_name, port in serve_ports(target).items()
+                for port_name, port in target.spec.serve.ports.items()
             ],
         },
     }
@@ -44,10 +42,10 @@ def render_disruption_budget(target: GpuTarget) -> Document:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _metadata(target),
+        "metadata": metadata(target),
         "spec": {
             "maxUnavailable": 1,
-            "selector": _pods(target),
+            "selector": select(target),
         },
     }
 
@@ -57,29 +55,21 @@ def render_network_policy(target: GpuTarget) -> Document:
 
     MPI and NCCL have no authentication of their own and choose their ports freely.
     """
-    ports = [{"port": port_name, "protocol": "TCP"} for port_name in serve_ports(target)]
+    ports = [{"port": port_name, "protocol": "TCP"} for port_name in target.spec.serve.ports]
     ingress: list[Document] = [{"ports": ports}]
     egress: list[Document] = []
-    if target.nodes > 1:
-        ingress.append({"from": [{"podSelector": _pods(target)}]})
+    if target.placement.node_count > 1:
+        ingress.append({"from": [{"podSelector": select(target)}]})
         dns = [{"port": DNS_PORT, "protocol": protocol} for protocol in ("UDP", "TCP")]
-        egress = [{"to": [{"podSelector": _pods(target)}]}, {"ports": dns}]
+        egress = [{"to": [{"podSelector": select(target)}]}, {"ports": dns}]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": _metadata(target),
+        "metadata": metadata(target),
         "spec": {
-            "podSelector": _pods(target),
+            "podSelector": select(target),
             "policyTypes": ["Ingress", "Egress"],
             "ingress": ingress,
             "egress": egress,
         },
     }
-
-
-def _metadata(target: GpuTarget) -> Document:
-    return {"name": object_name(target.spec.name), "labels": object_labels(target)}
-
-
-def _pods(target: GpuTarget) -> Document:
-    return {"matchLabels": selector_labels(object_name(target.spec.name))}

@@ -5,31 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trt_spec.deploy.targets.k8s_names import claim_name, object_labels, object_name, selector_labels
-from trt_spec.deploy.targets.k8s_sizes import PodSize, render_gib
+from trt_spec.deploy.targets.confinement import SCRATCH_BYTES, SCRATCH_FOLDERS, USER_ID, confine_environment
+from trt_spec.deploy.targets.k8s_names import claim_name, object_labels, object_name, select, selector_labels
+from trt_spec.deploy.targets.sizes import NodeSize, ceil_gib
 from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget
 from trt_spec.plan.hardware import GPUS, MIB
+from trt_spec.plan.launch import READY_PATH
 
 Document = dict[str, Any]
 
-# Triton's build script makes the user triton-server with this id; that the TensorRT-LLM image serves under it with a
-# read-only root was not tried here.
-USER_ID = 1000
-HOME = "/home/trtspec"  # caches of CUDA and Triton's libraries; the image's own home may not exist or be writable
-SCRATCH_LIMITS = {"/tmp": "4Gi", HOME: "4Gi"}
 DRAIN_S = 30  # requests in flight may end; then mpirun gives Triton about a second (Open MPI 4.1 and 5.0, measured)
 STOP_MARGIN_S = 30
 PROBE_PERIOD_S = 10
 UNREADY_LIMIT_S = 120  # a server that lost a rank keeps answering, but never becomes ready again
 MEMORY_LIMIT_FACTOR = 2  # the request is an estimate, and running out of memory costs the whole start
 GPU_RESOURCE = "nvidia.com/gpu"
-READY_PATH = "/v2/health/ready"
-# By default mpirun binds a lone process, all threads of Triton and its models, to one core (measured). Open MPI 4 and
-# Open MPI 5 read one variable each.
-UNBOUND = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
 
 
-def render_server_pod(target: GpuTarget, size: PodSize, command: Sequence[str], ports: Mapping[str, int]) -> Document:
+def render_server_pod(target: GpuTarget, size: NodeSize, command: Sequence[str], ports: Mapping[str, int]) -> Document:
     """The template of a pod that answers requests on ``ports``, by their names."""
     container = {
         **_container(target, size, "triton", command, DRAIN_S),
@@ -41,17 +34,16 @@ def render_server_pod(target: GpuTarget, size: PodSize, command: Sequence[str], 
     return _template(target, size, "server", container, DRAIN_S + STOP_MARGIN_S)
 
 
-def render_worker_pod(target: GpuTarget, size: PodSize, command: Sequence[str]) -> Document:
+def render_worker_pod(target: GpuTarget, size: NodeSize, command: Sequence[str]) -> Document:
     """The template of a pod of a group that lends its GPUs. It stays until the server's pod has drained."""
     drain_s = DRAIN_S + STOP_MARGIN_S
     container = _container(target, size, "worker", command, drain_s)
     return _template(target, size, "worker", container, drain_s + STOP_MARGIN_S)
 
 
-def _template(target: GpuTarget, size: PodSize, component: str, container: Document, grace_s: int) -> Document:
-    name = object_name(target.spec.name)
+def _template(target: GpuTarget, size: NodeSize, component: str, container: Document, grace_s: int) -> Document:
     spec: Document = {
-        "serviceAccountName": name,
+        "serviceAccountName": object_name(target),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -67,24 +59,24 @@ def _template(target: GpuTarget, size: PodSize, component: str, container: Docum
                 "maxSkew": 1,
                 "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector_labels(name)},
+                "labelSelector": select(target),
             }
         ],
         "containers": [container],
-        "volumes": _volumes(name, size),
+        "volumes": _volumes(target, size),
     }
     if affinity := _gpu_affinity(target):
         spec["affinity"] = affinity
-    labels = {**object_labels(target), **selector_labels(name, component)}
+    labels = {**object_labels(target), **selector_labels(target, component)}
     # The files behind the claim are not part of this template: their digest makes new engines a new revision.
     annotations = {"trtspec-name": target.spec.name, "trtspec-deployment-id": target.deployment_id}
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 
-def _container(target: GpuTarget, size: PodSize, name: str, command: Sequence[str], drain_s: int) -> Document:
-    environment = {**target.launch.environment, **UNBOUND, "HOME": HOME, "PYTHONDONTWRITEBYTECODE": "1"}
+def _container(target: GpuTarget, size: NodeSize, name: str, command: Sequence[str], drain_s: int) -> Document:
+    environment = confine_environment(target.launch.environment)
     pod_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    gpus = {GPU_RESOURCE: str(target.gpus_per_node)}
+    gpus = {GPU_RESOURCE: str(target.placement.visible_gpus)}
     return {
         "name": name,
         "image": target.image,
@@ -104,18 +96,24 @@ def _container(target: GpuTarget, size: PodSize, name: str, command: Sequence[st
         "volumeMounts": [
             {"name": "models", "mountPath": CONTAINER_ROOT, "readOnly": True},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
-            *({"name": _volume_name(path), "mountPath": path} for path in SCRATCH_LIMITS),
+            *({"name": _volume_name(path), "mountPath": path} for path in SCRATCH_FOLDERS),
         ],
     }
 
 
-def _volumes(name: str, size: PodSize) -> list[Document]:
+def _volumes(target: GpuTarget, size: NodeSize) -> list[Document]:
     shared_memory = {"medium": "Memory", "sizeLimit": render_gib(size.shared_memory_bytes)}
+    scratch = {"sizeLimit": render_gib(SCRATCH_BYTES)}
     return [
-        {"name": "models", "persistentVolumeClaim": {"claimName": claim_name(name), "readOnly": True}},
+        {"name": "models", "persistentVolumeClaim": {"claimName": claim_name(target), "readOnly": True}},
         {"name": "shared-memory", "emptyDir": shared_memory},
-        *({"name": _volume_name(path), "emptyDir": {"sizeLimit": limit}} for path, limit in SCRATCH_LIMITS.items()),
+        *({"name": _volume_name(path), "emptyDir": dict(scratch)} for path in SCRATCH_FOLDERS),
     ]
+
+
+def render_gib(size_bytes: int) -> str:
+    """A Kubernetes quantity, rounded up."""
+    return f"{ceil_gib(size_bytes)}Gi"
 
 
 def _volume_name(path: str) -> str:

@@ -6,35 +6,30 @@ orchestrator takes every request at once and lets it wait itself.
 
 from __future__ import annotations
 
-from trt_spec.deploy.targets.k8s_names import object_labels, object_name, selector_labels
+from trt_spec.deploy.targets.k8s_names import metadata, object_name, select
 from trt_spec.deploy.targets.k8s_pod import Document
-from trt_spec.deploy.targets.k8s_sizes import PodSize
+from trt_spec.deploy.targets.k8s_workload import workload_kind
+from trt_spec.deploy.targets.monitoring import SCRAPE_INTERVAL
+from trt_spec.deploy.targets.sizes import NodeSize
 from trt_spec.deploy.targets.target import GpuTarget
 from trt_spec.serve.metrics import RUNNING, WAITING
 
 MAX_REPLICAS = 2  # each takes all the GPUs of the spec
-SCRAPE_INTERVAL = "15s"
 RUNNING_FRACTION = 0.75  # of max_batch_size: another pod takes minutes to load, so it starts before the batch is full
 WAITING_FRACTION = 0.25
 SCALE_DOWN_S = 900
 _MAX_WINDOW_S, _MAX_PERIOD_S = 3600, 1800  # the API's bounds
 
 
-def render_autoscaler(target: GpuTarget, size: PodSize) -> Document:
+def render_autoscaler(target: GpuTarget, size: NodeSize) -> Document:
     """One pod more at a time, and none before the last one had time to load."""
-    name = object_name(target.spec.name)
-    is_group = target.nodes > 1
     batch = target.spec.limits.max_batch_size
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name, "labels": object_labels(target)},
+        "metadata": metadata(target),
         "spec": {
-            "scaleTargetRef": {
-                "apiVersion": "leaderworkerset.x-k8s.io/v1" if is_group else "apps/v1",
-                "kind": "LeaderWorkerSet" if is_group else "Deployment",
-                "name": name,
-            },
+            "scaleTargetRef": {**workload_kind(target), "name": object_name(target)},
             "minReplicas": 1,
             "maxReplicas": MAX_REPLICAS,
             "metrics": [
@@ -55,13 +50,12 @@ def render_autoscaler(target: GpuTarget, size: PodSize) -> Document:
 
 
 def render_service_monitor(target: GpuTarget) -> Document:
-    name = object_name(target.spec.name)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
-        "metadata": {"name": name, "labels": object_labels(target)},
+        "metadata": metadata(target),
         "spec": {
-            "selector": {"matchLabels": selector_labels(name)},
+            "selector": select(target),
             "endpoints": [{"port": "metrics", "path": "/metrics", "interval": SCRAPE_INTERVAL}],
         },
     }

@@ -5,61 +5,47 @@ A Deployment and no StatefulSet: a pod keeps nothing, needs no name of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from trt_spec.deploy.targets.k8s_names import object_labels, object_name, selector_labels
+from trt_spec.deploy.targets.k8s_names import metadata, object_name, select
 from trt_spec.deploy.targets.k8s_pod import Document, render_server_pod, render_worker_pod
-from trt_spec.deploy.targets.k8s_sizes import PodSize
-from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget
+from trt_spec.deploy.targets.sizes import NodeSize
+from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget, choose_port
 
 GROUP_SCRIPT = "mpi_group.py"
 GROUP_PORT = 7000  # where a group's leader hands out commands; the next free one if the spec serves on it
 IMAGE_PULL_S = 1800  # the images hold more than ten gigabytes
 
 
-def render_workload(target: GpuTarget, size: PodSize) -> Document:
+def render_workload(target: GpuTarget, size: NodeSize) -> Document:
     """``replicas`` is left to its default of one, so that applying the file again does not undo the autoscaler."""
-    return _deployment(target, size) if target.nodes == 1 else _leader_worker_set(target, size)
+    spec = _deployment(target, size) if target.placement.node_count == 1 else _leader_worker_set(target, size)
+    return {**workload_kind(target), "metadata": metadata(target), "spec": spec}
 
 
-def serve_ports(target: GpuTarget) -> dict[str, int]:
-    """Ports that clients and Prometheus reach, by the names that services and probes use."""
-    serve = target.spec.serve
-    return {"http": serve.http_port, "grpc": serve.grpc_port, "metrics": serve.metrics_port}
+def workload_kind(target: GpuTarget) -> Document:
+    """How other objects name the kind of the workload."""
+    if target.placement.node_count == 1:
+        return {"apiVersion": "apps/v1", "kind": "Deployment"}
+    return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 
 
-def group_port(ports: Mapping[str, int]) -> int:
-    port = GROUP_PORT
-    while port in ports.values():
-        port += 1
-    return port
-
-
-def _deployment(target: GpuTarget, size: PodSize) -> Document:
-    name = object_name(target.spec.name)
+def _deployment(target: GpuTarget, size: NodeSize) -> Document:
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "labels": object_labels(target)},
-        "spec": {
-            "selector": {"matchLabels": selector_labels(name, "server")},
-            # In place: a pod beyond the others would wait for GPUs that the old one holds.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-            "progressDeadlineSeconds": size.load_s + IMAGE_PULL_S,
-            "revisionHistoryLimit": 3,
-            "template": render_server_pod(target, size, target.launch.command(), serve_ports(target)),
-        },
+        "selector": select(target, "server"),
+        # In place: a pod beyond the others would wait for GPUs that the old one holds.
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "progressDeadlineSeconds": size.load_s + IMAGE_PULL_S,
+        "revisionHistoryLimit": 3,
+        "template": render_server_pod(target, size, target.launch.command(), target.spec.serve.ports),
     }
 
 
-def _leader_worker_set(target: GpuTarget, size: PodSize) -> Document:
+def _leader_worker_set(target: GpuTarget, size: NodeSize) -> Document:
     """Pods ``NAME-g`` (leader) and ``NAME-g-1``, ...; in the headless service ``NAME`` each has a name of that form.
 
     Kubernetes puts the values of POD_NAME and of LWS_LEADER_ADDRESS, which the controller sets, into the commands.
     """
-    name = object_name(target.spec.name)
-    ports = serve_ports(target)
-    port = group_port(ports)
+    name, ports = object_name(target), target.spec.serve.ports
+    port = choose_port(GROUP_PORT, ports.values())
     hosts = [
         f"$(POD_NAME){f'-{node}' if node else ''}.{name}:{slots}" for node, slots in enumerate(size.slots)
     ]  # with slots: Open MPI 4 grants a host one rank only if it is named without
@@ -67,20 +53,15 @@ def _leader_worker_set(target: GpuTarget, size: PodSize) -> Document:
     lead = (*script, "lead", str(port), *target.launch.command(hosts))
     follow = (*script, "follow", str(port), "$(LWS_LEADER_ADDRESS)", f"$(POD_NAME).{name}")
     return {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": name, "labels": object_labels(target)},
-        "spec": {
-            "startupPolicy": "LeaderCreated",
-            "rolloutStrategy": {
-                "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"maxSurge": 0, "maxUnavailable": 1},
-            },
-            "leaderWorkerTemplate": {
-                "size": target.nodes,
-                "restartPolicy": "RecreateGroupOnPodRestart",  # no MPI job outlives one of its ranks
-                "leaderTemplate": render_server_pod(target, size, lead, {**ports, "group": port}),
-                "workerTemplate": render_worker_pod(target, size, follow),
-            },
+        "startupPolicy": "LeaderCreated",
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {"maxSurge": 0, "maxUnavailable": 1},
+        },
+        "leaderWorkerTemplate": {
+            "size": target.placement.node_count,
+            "restartPolicy": "RecreateGroupOnPodRestart",  # no MPI job outlives one of its ranks
+            "leaderTemplate": render_server_pod(target, size, lead, {**ports, "group": port}),
+            "workerTemplate": render_worker_pod(target, size, follow),
         },
     }

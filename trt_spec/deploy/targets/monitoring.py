@@ -6,23 +6,22 @@ renews it.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 from trt_spec.deploy.targets.monitoring_dashboard import render_dashboard
 from trt_spec.deploy.targets.monitoring_rules import render_rules
 from trt_spec.deploy.targets.yaml_text import render_yaml
+from trt_spec.util.generated import GeneratedFolder, run_generator
 
-MONITORING_DIR = Path(__file__).parents[3] / "deploy" / "monitoring"
+MONITORING = GeneratedFolder(Path(__file__).parents[3] / "deploy" / "monitoring", by_hand=())
 RULES_FILE, DASHBOARD_FILE = "rules.yaml", "dashboard.json"
 SCRAPE_INTERVAL = "15s"
 JOB = "triton"
 
 
-def render_monitoring() -> dict[str, str]:
-    """Rules and dashboard, which no deployment changes: file name -> text."""
-    return {RULES_FILE: render_rules(), DASHBOARD_FILE: render_dashboard()}
+def render_monitoring() -> dict[str, bytes]:
+    """Rules and dashboard, which no deployment changes, by file name."""
+    return {RULES_FILE: render_rules().encode(), DASHBOARD_FILE: render_dashboard().encode()}
 
 
 def render_prometheus(server: str, deployment: str, rules: str) -> str:
@@ -46,25 +45,5 @@ def render_grafana_provider(folder: str) -> str:
     return render_yaml({"apiVersion": 1, "providers": [provider]}, "Written by trtspec deploy: Grafana's dashboards")
 
 
-def main() -> int:
-    """Compare deploy/monitoring with what the code renders, or write it with --write."""
-    parser = argparse.ArgumentParser(prog="python -m trt_spec.deploy.targets.monitoring", description=main.__doc__)
-    parser.add_argument("--write", action="store_true", help="write the files instead of comparing them")
-    files = render_monitoring()
-    if parser.parse_args().write:
-        MONITORING_DIR.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (MONITORING_DIR / name).write_text(text, encoding="utf-8")
-        return 0
-    stale = [name for name, text in files.items() if _read(MONITORING_DIR / name) != text]
-    for name in stale:
-        print(f"{MONITORING_DIR / name} is not current: renew it with --write", file=sys.stderr)
-    return 1 if stale else 0
-
-
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_generator("trt_spec.deploy.targets.monitoring", MONITORING, render_monitoring())

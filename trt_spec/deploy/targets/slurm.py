@@ -11,10 +11,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from trt_spec.deploy.targets.k8s_sizes import CPUS_PER_PROCESS, size_pod
+from trt_spec.deploy.targets.sizes import CPUS_PER_PROCESS, ceil_gib, size_node
 from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget
 from trt_spec.errors import SpecError
-from trt_spec.plan.hardware import GIB
 
 BATCH_FILE, RANK_FILE = "trtspec.sbatch", "rank.sh"
 RANK_SCRIPT = f"{CONTAINER_ROOT}/slurm/{RANK_FILE}"
@@ -24,18 +23,13 @@ _UNMOUNTABLE = re.compile(r"[\s:,]")  # pyxis splits mounts at , and :, enroot's
 def render_slurm(target: GpuTarget) -> dict[str, str]:
     """Files by their names relative to WORKSPACE/slurm: the batch script, and what each of its tasks runs.
 
-    Raises SpecError for a launch that spawns ranks, and for a workspace whose path cannot be mounted.
+    Raises SpecError for a workspace whose path cannot be mounted.
     """
     _check(target)
     return {BATCH_FILE: _render_batch(target), RANK_FILE: _render_ranks(target)}
 
 
 def _check(target: GpuTarget) -> None:
-    if target.launch.mode not in ("leader", "orchestrator-prespawned"):
-        raise SpecError(
-            f"The launch ({target.launch.mode}) starts ranks from a running process, which Slurm does not let MPI do.",
-            remedy="Use backend engine with all ranks started together (plan_placement with may_spawn=False).",
-        )
     found = _UNMOUNTABLE.search(target.workspace)
     if found:
         raise SpecError(
@@ -93,14 +87,14 @@ def _render_batch(target: GpuTarget) -> str:
 
 def _plan_options(target: GpuTarget) -> dict[str, str]:
     """The #SBATCH lines. Each node gets what the busiest one needs."""
-    size = size_pod(target)
+    size = size_node(target)
     return {
         "job-name": target.spec.name,
-        "nodes": str(target.nodes),
+        "nodes": str(target.placement.node_count),
         "ntasks-per-node": str(max(size.slots)),
         "cpus-per-task": str(CPUS_PER_PROCESS),
-        "gpus-per-node": str(target.gpus_per_node),
-        "mem": f"{-(-size.memory_bytes // GIB)}G",
+        "gpus-per-node": str(target.placement.visible_gpus),
+        "mem": f"{ceil_gib(size.memory_bytes)}G",
         "output": "%x-%j.log",
     }
 
@@ -113,13 +107,13 @@ def _plan_step(target: GpuTarget) -> Sequence[str]:
         "--cpu-bind=none",  # rank 0 runs far more threads than the others
         "--kill-on-bad-exit=1",  # no rank is of use without the others
         "--label",
-        *(("--distribution=arbitrary",) if target.nodes > 1 else ()),
+        *(("--distribution=arbitrary",) if target.placement.node_count > 1 else ()),
     )
 
 
 def _place_ranks(target: GpuTarget) -> list[str]:
     """Several nodes: which rank runs where is the launch's to say, so a host file lists a node for each rank."""
-    if target.nodes == 1:
+    if target.placement.node_count == 1:
         return []
     order = " ".join(map(str, target.launch.nodes))
     return [

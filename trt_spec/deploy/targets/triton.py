@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from trt_spec.deploy.container import ALL_ADDRESSES, ContainerRun, container_argv
+from trt_spec.deploy.host.container import ALL_ADDRESSES, ContainerRun, container_argv, container_name
 from trt_spec.deploy.shell_paths import is_plain
 from trt_spec.deploy.targets.target import GpuTarget
 from trt_spec.errors import SpecError
@@ -17,6 +17,7 @@ from trt_spec.spec.rules import ReferenceKind, judge_reference
 FOLDER = "triton"  # of the workspace
 SCRIPT = "launch.sh"
 ADDRESS_VARIABLE = "TRTSPEC_ADDRESS"  # by it the script outside tells the one inside what to bind
+ADDRESS = "\0"  # stands for the address, which the script finds out; no path and no other word holds this character
 _REPOSITORY = "repository"
 _NAME_CHARACTERS = 12
 _WIDTH = 100
@@ -34,12 +35,13 @@ def triton_repository(workspace: str) -> str:
 def render_triton(target: GpuTarget) -> dict[str, str]:
     """Files by their names relative to WORKSPACE/triton: a script that becomes Triton, or the container that runs it.
 
-    ``target.launch`` names the repository as ``triton_repository`` does; its addresses are replaced by those that the
-    script finds out. Raises SpecError for several nodes.
+    ``target.launch`` names the repository as ``triton_repository`` does, and binds ``ADDRESS``. Raises SpecError for
+    several nodes.
     """
-    if target.nodes > 1:
+    nodes = target.placement.node_count
+    if nodes > 1:
         raise SpecError(
-            f"{SCRIPT} starts Triton on one node, the placement needs {target.nodes}.",
+            f"{SCRIPT} starts Triton on one node, the placement needs {nodes}.",
             remedy="Use `trtspec deploy --to slurm` or `--to k8s`, or GPUs of one node.",
         )
     lines = (
@@ -61,7 +63,7 @@ def render_triton(target: GpuTarget) -> dict[str, str]:
         "fi",
         "",
         *(f"export {name}={_word(value)}" for name, value in sorted(target.launch.environment.items())),
-        *_render_command("exec", *_server_words(target)),
+        *_render_command("exec", *_quote(target.launch.command())),
     )
     return {SCRIPT: "\n".join(lines) + "\n"}
 
@@ -99,37 +101,23 @@ def _find_models(target: GpuTarget, kind: ReferenceKind) -> tuple[str, ...]:
 
 
 def _container_words(target: GpuTarget) -> list[str]:
-    serve = target.spec.serve
-    ports = (serve.http_port, serve.grpc_port, serve.metrics_port)
     run = ContainerRun(
         image=target.image,
-        gpus=range(target.gpus_per_node),
-        ranks=1 + _count_ranks(target),
-        address=serve.host,
-        ports=ports,
+        gpus=range(target.placement.visible_gpus),
+        processes=target.placement.process_count(0),
+        address=ADDRESS,
+        ports=tuple(target.spec.serve.ports.values()),
         mounts=(target.workspace, *_find_models(target, "folder")),
         environment={ADDRESS_VARIABLE: ALL_ADDRESSES},
-        name=f"trtspec-{target.deployment_id[:_NAME_CHARACTERS]}",
+        name=container_name(target.deployment_id[:_NAME_CHARACTERS]),
         workdir=target.workspace,
     )
-    published = {f"{serve.host}:{port}:{port}": f'"$address:{port}:{port}"' for port in ports}
-    return [*_quote(container_argv(run), published), "bash", f'"$workspace/{FOLDER}/{SCRIPT}"']
+    return [*_quote(container_argv(run)), "bash", f'"$workspace/{FOLDER}/{SCRIPT}"']
 
 
-def _count_ranks(target: GpuTarget) -> int:
-    models = target.spec.models().values()
-    return sum(model.tensor_parallel * model.pipeline_parallel for model in models)
-
-
-def _server_words(target: GpuTarget) -> list[str]:
-    options = ("--http-address", "--grpc-address", "--metrics-address")
-    bound = {f"{option}={target.spec.serve.host}": f'{option}="$address"' for option in options}
-    bound |= {f"{option}={ALL_ADDRESSES}": f'{option}="$address"' for option in options}
-    return _quote(target.launch.command(), bound)
-
-
-def _quote(words: Sequence[str], given: Mapping[str, str]) -> list[str]:
-    return [given.get(word) or _word(word) for word in words]
+def _quote(words: Sequence[str]) -> list[str]:
+    """Words for a shell, which puts the address in their place."""
+    return ['"$address"'.join(_word(part) if part else "" for part in word.split(ADDRESS)) for word in words]
 
 
 def _word(text: str) -> str:

@@ -57,8 +57,8 @@ class Profile:
     ``min_driver`` is the oldest NVIDIA driver (major version) that CUDA's minor-version compatibility allows,
     ``driver`` the one its container was made for. ``dialect`` is the checkpoint format, ``template_dialect`` that of
     the Triton templates, ``templates_location`` the repository that holds these. ``converter_path`` counts from the
-    root of TensorRT-LLM's repository, ``quantizer_path`` and ``launcher_path`` are paths inside the container.
-    ``trust`` says of each group of facts how sure it is; ``flags_recorded`` is the tree that the flags were read in.
+    root of TensorRT-LLM's repository, ``quantizer_path`` is a path inside the container. ``trust`` says of each group
+    of facts how sure it is; ``flags_recorded`` is the tree that the flags were read in.
     ``not_recorded`` lists what a version between two profiles borrows from one of them; empty for the profiles.
     """
 
@@ -74,7 +74,6 @@ class Profile:
     templates_location: str
     converter_path: str
     quantizer_path: str
-    launcher_path: str
     tokens_per_block: int
     trust: Mapping[str, str]
     flags: Mapping[str, Flag]

@@ -27,7 +27,7 @@ def test_b001_a_template_that_was_not_filled_is_named_with_file_line_and_field(n
 def test_b001_every_placeholder_outside_strings_is_named_in_every_model(nvidia):
     repository = nvidia()
     for model in ("tensorrt_llm", "tensorrt_llm_bls", "ensemble"):
-        repository.edit(model, "max_batch_size: 4", "max_batch_size: ${triton_max_batch_size}")
+        repository.edit(model, "max_batch_size: 8", "max_batch_size: ${triton_max_batch_size}")
     found = repository.findings("placeholder")
     assert [finding.file.partition("/")[0] for finding in found] == ["ensemble", "tensorrt_llm", "tensorrt_llm_bls"]
 
@@ -42,10 +42,10 @@ def test_comments_hold_what_they_like(nvidia):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("max_batch_size: 4", "max_batchsize: 4", "max_batchsize"),
-        ("max_batch_size: 4", "max_batch_size: four", "four"),
-        ("max_batch_size: 4", "max_batch_size: 4\nmax_batch_size: 5", "max_batch_size"),
-        ("max_batch_size: 4", "max_batch_size: 4 }", "}"),
+        ("max_batch_size: 8", "max_batchsize: 4", "max_batchsize"),
+        ("max_batch_size: 8", "max_batch_size: four", "four"),
+        ("max_batch_size: 8", "max_batch_size: 8\nmax_batch_size: 5", "max_batch_size"),
+        ("max_batch_size: 8", "max_batch_size: 8 }", "}"),
     ],
 )
 def test_syntax_errors_have_their_line(nvidia, old, new, says):
@@ -59,7 +59,7 @@ def test_syntax_errors_have_their_line(nvidia, old, new, says):
 
 def test_an_unreadable_model_hides_nothing_of_the_others(nvidia):
     repository = nvidia()
-    repository.edit("preprocessing", "max_batch_size: 4", "max_batch_size: ?")
+    repository.edit("preprocessing", "max_batch_size: 8", "max_batch_size: ?")
     (repository.root / "postprocessing" / "1" / "model.py").unlink()
     assert repository.findings("config-syntax")
     assert repository.findings("model-file")

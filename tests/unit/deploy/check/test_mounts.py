@@ -2,8 +2,8 @@
 
 import json
 
-from trt_spec.deploy.check.run import check_repository
-from trt_spec.deploy.check.view import CheckOptions
+from trt_spec.deploy.check.options import CheckOptions
+from trt_spec.deploy.check.run import inspect_repository
 from trt_spec.deploy.targets.target import CONTAINER_ROOT
 
 
@@ -23,6 +23,6 @@ def test_the_workspace_around_a_targets_repository_is_its_mount(nvidia, tmp_path
     root = workspace / "compose" / "repository"
     root.parent.mkdir()
     repository.root.rename(root)
-    assert check_repository(root, CheckOptions()).version_reason.startswith("0.18.2")
+    assert inspect_repository(root, CheckOptions()).version_reason.startswith("0.18.2")
     (workspace / "manifest.json").write_text("{}")
-    assert check_repository(root, CheckOptions()).version_reason.startswith("0.19.0, the engine of tensorrt_llm")
+    assert inspect_repository(root, CheckOptions()).version_reason.startswith("0.19.0, the engine of tensorrt_llm")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trt_spec.deploy.check.run import check_engine, check_repository
-from trt_spec.deploy.check.view import CheckOptions
+from trt_spec.deploy.check.options import CheckOptions
+from trt_spec.deploy.check.run import inspect_engine, inspect_repository
 from trt_spec.deploy.dialect import RECORDED_VERSIONS
 from trt_spec.errors import SpecError
 
@@ -60,7 +60,7 @@ def test_damaged_configurations(nvidia, version, seed):
             piece = chance.choice((b"", b"\xff", b"}", b"{", b'"', b"${x}", bytes(data[place : place + length]) * 2))
             data[place : place + length] = piece
         file.write_bytes(data)
-    check_repository(repository.root, CheckOptions(concurrency=3, visible_gpus=1))
+    inspect_repository(repository.root, CheckOptions(concurrency=3, visible_gpus=1))
 
 
 @_SLOW
@@ -74,7 +74,7 @@ def test_parameters_of_any_value(nvidia, tmp_path_factory, values, batch):
         parameters = {key: values[number % len(values)] for number, key in enumerate(keys)}
         repository.file(model).write_text(repository.original[model])
         repository.change(model, parameters=parameters, max_batch_size=batch)
-    check_repository(repository.root, CheckOptions())
+    inspect_repository(repository.root, CheckOptions())
 
 
 @_SLOW
@@ -82,7 +82,8 @@ def test_parameters_of_any_value(nvidia, tmp_path_factory, values, batch):
 def test_engine_configurations_of_any_shape(tmp_path, config, manifest):
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    check_engine(tmp_path, CheckOptions(image="nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"), lambda *_: None)
+    options = CheckOptions(tensorrt_llm="26.07-trtllm-python-py3", compute_capability="9.0")
+    inspect_engine(tmp_path, options, lambda *_: None)
 
 
 @_SLOW
@@ -96,12 +97,73 @@ def test_repositories_with_engines_of_any_shape(nvidia, tmp_path_factory, config
         (folder / "manifest.json").write_text(json.dumps(manifest))
     (repository.root / "trtspec.json").write_text(json.dumps(marker))
     mounts = (("/engines", repository.engines),)
-    check_repository(repository.root, CheckOptions(mounts=mounts, compute_capability="9.0", visible_gpus=2))
+    inspect_repository(repository.root, CheckOptions(mounts=mounts, compute_capability="9.0", visible_gpus=2))
+
+
+KEYS = ("gpt_model_type", "participant_ids", "gpu_device_ids", "max_attention_window_size", "enable_kv_cache_reuse",
+        "max_tokens_in_paged_kv_cache", "kv_cache_free_gpu_mem_fraction", "max_beam_width", "cross_kv_cache_fraction",
+        "speculative_decoding_fast_logits", "num_nodes")  # fmt: skip
+VALUES = st.text(max_size=8) | st.sampled_from(["true", "1,2;3", "0", "-1", ";", ",", "1e999", "nan", "9" * 5000, "٣"])
+
+
+@pytest.fixture
+def pair(theirs):
+    """One repository for all examples of a test, and its target's configuration: each writes what it changes anew."""
+    repository = theirs()
+    return repository, repository.config("tensorrt_llm")
+
+
+@settings(_SLOW, max_examples=60)
+@given(data=st.data())
+def test_no_rule_falls_over_foreign_values(pair, data):
+    repository, original = pair
+    changed = data.draw(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4))
+    sections = ("version", "pretrained_config", "build_config")
+    config = data.draw(st.dictionaries(st.sampled_from(sections), JSON))
+    inner = data.draw(
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "max_batch_size",
+                    "max_seq_len",
+                    "max_draft_len",
+                    "plugin_config",
+                    "kv_cache_type",
+                    "speculative_decoding_mode",
+                    "max_beam_width",
+                ]
+            ),
+            JSON,
+        )
+    )
+    mapping = data.draw(st.dictionaries(st.sampled_from(["tp_size", "pp_size", "cp_size"]), JSON))
+    document = {"build_config": inner, "pretrained_config": {"mapping": mapping, "logits_dtype": "x"}, **config}
+    (repository.engines / "target" / "config.json").write_text(json.dumps(document))
+    files = data.draw(st.dictionaries(st.text(max_size=5), JSON, max_size=3) | JSON)
+    (repository.engines / "target" / "manifest.json").write_text(json.dumps({"files": files, "gpus": files}))
+    repository.change("tensorrt_llm", parameters={**original.parameters, **changed})
+    for finding in inspect_repository(repository.root, CheckOptions(visible_gpus=1, compute_capability="9.0")).findings:
+        assert finding.what
+        assert finding.remedy
+        json.dumps(vars(finding), default=vars)
+
+
+def test_models_that_do_not_parse_keep_the_others_judged(ours):
+    repository = ours()
+    for model in ("tensorrt_llm", "ensemble"):
+        repository.file(model).write_text("max_batch_size: ${x}")
+    repository.set("tensorrt_llm_draft", cross_kv_cache_fraction="0.5")
+    found = [(finding.code, finding.file.partition("/")[0]) for finding in repository.findings()]
+    assert sorted(found) == [
+        ("kv-cross-fraction", "tensorrt_llm_draft"),
+        ("placeholder", "ensemble"),
+        ("placeholder", "tensorrt_llm"),
+    ]
 
 
 def test_a_root_that_cannot_be_listed(tmp_path):
     with pytest.raises(SpecError, match="does not exist"):
-        check_repository(tmp_path / "nowhere", CheckOptions())
+        inspect_repository(tmp_path / "nowhere", CheckOptions())
 
 
 def _shared(nvidia, tmp_path_factory):

@@ -1,15 +1,17 @@
-"""A target as `trtspec deploy` derives it, from a spec that a test changes in one place."""
+"""A target as `trtspec deploy` derives it, from a build of a spec that a test changes in one place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trt_spec.deploy.targets.target import GpuTarget, container_repository, container_serve, count_gpus
-from trt_spec.plan.launch import plan_launch
-from trt_spec.plan.placement import plan_placement
+from trt_spec.deploy.launch_files import resolve_gpu_target
+from trt_spec.deploy.targets.target import GpuTarget
+from trt_spec.plan.manifest import EngineEntry, Manifest
+from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
 
 MakeTarget = Callable[..., GpuTarget]
@@ -26,27 +28,31 @@ TWO_NODES: dict[str, Any] = {
     "hardware": {"gpu": "H200", "gpus": 4, "nodes": 2},
     "target": {"model": "owner/target", "tensor_parallel": 8},
 }
+ALONE: dict[str, Any] = {"draft": None, "speculation": {"mode": "none"}}
 
 
 @pytest.fixture
-def make_target() -> MakeTarget:
-    """``make_target(target_name, engine_bytes=..., **spec)``: the keywords replace whole sections of the spec."""
+def make_target(tmp_path: Path) -> MakeTarget:
+    """``make_target(host, engine_bytes=..., workspace=..., **spec)``: a section of the spec is replaced as a whole.
 
-    def make(kind: str = "k8s", *, engine_bytes: int = 400 * 10**9, **changes: Any) -> GpuTarget:
+    The engines are one file of that size without content, the fingerprints those of ``fingerprint``.
+    """
+
+    def make(
+        to: Any = "k8s",
+        *,
+        engine_bytes: int = 400 * 10**9,
+        workspace: str = "pair",
+        fingerprint: str = "f",
+        **changes: Any,
+    ) -> GpuTarget:
         spec = Spec.model_validate({**SPEC, **changes})
-        placement, _ = plan_placement(spec)
-        gpus_per_node, nodes = count_gpus(placement)
-        launch = plan_launch(placement, container_repository(kind), container_serve(spec.serve), gpus_per_node)
-        return GpuTarget(
-            spec=spec,
-            image="nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3",
-            launch=launch,
-            gpus_per_node=gpus_per_node,
-            nodes=nodes,
-            engine_bytes=engine_bytes,
-            models=("ensemble", "tensorrt_llm", "tensorrt_llm_bls", "tensorrt_llm_draft"),
-            deployment_id="0f" * 32,
-            workspace="/srv/pair",
-        )
+        place = Workspace(tmp_path / workspace)
+        place.engine("target").mkdir(parents=True, exist_ok=True)
+        with (place.engine("target") / "rank0.engine").open("wb") as file:
+            file.truncate(engine_bytes)
+        entry = EngineEntry(fingerprint=fingerprint, source="s", vocab_size=10, max_seq_len=156, max_draft_len=3)
+        engines = {str(role): entry for role in spec.models()}
+        return resolve_gpu_target(Manifest(trtspec="0", spec=spec, engines=engines), place, to)
 
     return make

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
-from trt_spec.deploy.targets.compose import _escape, render_compose
+from trt_spec.deploy.targets.compose import render_compose
 from trt_spec.errors import SpecError
 
 from .conftest import TWO_NODES
@@ -98,7 +98,7 @@ def test_nvidias_limits_and_the_time_to_load_are_there(load):
 
 
 def test_the_health_check_fails_unless_the_server_is_ready(load):
-    """The script itself, against servers that answer 200 and 400."""
+    """The script itself, against servers that answer 200 and 400; a proxy of the environment is not asked."""
 
     class Answer(BaseHTTPRequestHandler):
         status = 200
@@ -115,7 +115,8 @@ def test_the_health_check_fails_unless_the_server_is_ready(load):
         _, *command = load(serve={"http_port": server.server_port})["services"]["triton"]["healthcheck"]["test"]
         codes = []
         for Answer.status in (200, 400):
-            codes.append(subprocess.run([sys.executable, *command[1:]], capture_output=True).returncode)
+            argv = [sys.executable, *command[1:]]
+            codes.append(subprocess.run(argv, capture_output=True, env={"http_proxy": "http://127.0.0.1:9"}).returncode)
         server.shutdown()
     assert codes == [0, 1]
 
@@ -158,12 +159,13 @@ def test_a_changed_spec_changes_only_what_it_should(load):
         f"{triton}/healthcheck/test",
         f"{triton}/ports",
     ]
-    assert changed_paths(before, load(name="other")) == ["name"]
-    assert changed_paths(before, load(limits={"max_batch_size": 2})) == []
+    assert changed_paths(before, load(name="other")) == ["name", f"{triton}/labels/trtspec.deployment-id"]
+    assert changed_paths(before, load(limits={"max_batch_size": 2})) == [f"{triton}/labels/trtspec.deployment-id"]
     two = load(target={"model": "owner/target", "tensor_parallel": 2})
     assert changed_paths(before, two) == [
         f"{triton}/command",
         f"{triton}/deploy/resources/reservations/devices",
+        f"{triton}/labels/trtspec.deployment-id",
         f"{triton}/shm_size",
     ]
 
@@ -175,9 +177,15 @@ def test_any_name_of_a_spec_becomes_a_project_name(load, name):
     assert re.fullmatch(r"[a-z0-9][a-z0-9_-]*", document["name"])
 
 
-def test_compose_replaces_no_variable_but_the_user():
-    escaped = _escape({"user": "${A:-1:1}", "command": ["$HOME"], "environment": {"X": "a$b"}, "ulimits": {"x": -1}})
-    assert escaped == {"user": "${A:-1:1}", "command": ["$$HOME"], "environment": {"X": "a$$b"}, "ulimits": {"x": -1}}
+def test_compose_replaces_no_variable_but_the_user(make_target):
+    """``$$`` stands for the character; the host that a spec names may not hold one, its command line may."""
+    target = make_target("compose")
+    environment = {**target.launch.environment, "X": "a$b"}
+    launch = replace(target.launch, environment=environment, ranks=((*target.launch.ranks[0], "--x=$HOME"),))
+    triton = yaml.safe_load(render_compose(replace(target, launch=launch))["compose.yaml"])["services"]["triton"]
+    assert triton["command"][-1] == "--x=$$HOME"
+    assert triton["environment"]["X"] == "a$$b"
+    assert triton["user"] == "${TRTSPEC_USER:-1000:1000}"
 
 
 def test_what_compose_cannot_do_is_refused(make_target):
@@ -185,7 +193,3 @@ def test_what_compose_cannot_do_is_refused(make_target):
         render_compose(make_target("compose", **TWO_NODES))
     with pytest.raises(SpecError, match="addresses only"):
         render_compose(make_target("compose", serve={"host": "gpu-host.example"}))
-    target = make_target("compose")
-    closed = tuple(word.replace("0.0.0.0", "127.0.0.1") for word in target.launch.ranks[0])
-    with pytest.raises(SpecError, match="binds an address"):
-        render_compose(replace(target, launch=replace(target.launch, ranks=(closed,))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ import yaml
 
 from trt_spec.deploy.targets.k8s import render_k8s
 from trt_spec.deploy.targets.target import GpuTarget
-from trt_spec.errors import SpecError
-from trt_spec.plan.launch import plan_launch
-from trt_spec.plan.placement import plan_placement
+from trt_spec.plan.toolchain import load_profile
 
 from .conftest import TWO_NODES, MakeTarget
 
@@ -25,6 +22,7 @@ SCHEMAS = Path(__file__).parents[3] / "fixtures" / "k8s"
 CUSTOM = {"LeaderWorkerSet": "leaderworkerset-v0.9.0.json", "ServiceMonitor": "servicemonitor-v0.93.0.json"}
 NOT_OBJECTS = {"kustomization.yaml", "monitoring/kustomization.yaml", "monitoring/prometheus-adapter-values.yaml"}
 KUBERNETES = ("1.36", "1.37")
+ID = "deployment.yaml/spec/template/metadata/annotations/trtspec-deployment-id"  # changes with all but serve
 
 Documents = dict[str, Any]
 
@@ -167,10 +165,10 @@ def test_another_host_changes_nothing(make_target: MakeTarget) -> None:
     assert not changed(make_target(), make_target(serve={"host": "10.0.0.1"}))
 
 
-def test_another_batch_size_changes_the_autoscaler_alone(make_target: MakeTarget) -> None:
+def test_another_batch_size_changes_the_autoscaler_and_the_id(make_target: MakeTarget) -> None:
     found = changed(make_target(), make_target(limits={"max_batch_size": 32}))
     metrics = "monitoring/horizontalpodautoscaler.yaml/spec/metrics"
-    assert found == {f"{metrics}/{index}/pods/target/averageValue" for index in range(2)}
+    assert found == {ID, *(f"{metrics}/{index}/pods/target/averageValue" for index in range(2))}
 
 
 def test_fewer_gpus_change_resources_and_the_pools_of_the_orchestrator(make_target: MakeTarget) -> None:
@@ -178,6 +176,7 @@ def test_fewer_gpus_change_resources_and_the_pools_of_the_orchestrator(make_targ
     pod = "deployment.yaml/spec/template/spec"
     resources = f"{pod}/containers/0/resources"
     assert found == {
+        ID,
         f"{pod}/containers/0/command",
         f"{resources}/requests/cpu",
         f"{resources}/requests/memory",
@@ -190,28 +189,23 @@ def test_fewer_gpus_change_resources_and_the_pools_of_the_orchestrator(make_targ
 
 def test_another_name_changes_names_and_labels_alone(make_target: MakeTarget) -> None:
     found = changed(make_target(), make_target(name="other"))
-    allowed = ("name", "app.kubernetes.io/instance", "trtspec-name", "serviceAccountName", "claimName")
+    allowed = (ID, "name", "app.kubernetes.io/instance", "trtspec-name", "serviceAccountName", "claimName")
     assert found and all(path.endswith(allowed) for path in found)
 
 
 def test_other_engines_restart_the_pods(make_target: MakeTarget) -> None:
-    before = make_target()
-    found = changed(before, replace(before, deployment_id="1e" * 32))
-    assert found == {"deployment.yaml/spec/template/metadata/annotations/trtspec-deployment-id"}
+    found = changed(make_target(), make_target(fingerprint="other"))
+    assert found == {ID}
 
 
 def test_another_version_changes_image_and_labels(make_target: MakeTarget) -> None:
-    found = changed(make_target(), make_target(tensorrt_llm="0.18.2"))
-    assert found and all(path.endswith("labels/app.kubernetes.io/version") for path in found)
-
-
-def test_a_launch_on_the_local_address_is_refused(make_target: MakeTarget) -> None:
-    target = make_target()
-    placement, _ = plan_placement(target.spec)
-    launch = plan_launch(placement, "/models/k8s/repository", target.spec.serve, 4)
-    with pytest.raises(SpecError, match="binds an address") as caught:
-        render_k8s(replace(target, launch=launch))
-    assert "0.0.0.0" in caught.value.remedy
+    after = make_target(tensorrt_llm="0.18.2")
+    found = changed(make_target(), after)
+    container = "deployment.yaml/spec/template/spec/containers/0"
+    labels = {path for path in found if path.endswith("labels/app.kubernetes.io/version")}
+    assert labels and found - labels == {ID, f"{container}/image"}
+    (pod,) = load(after)["deployment.yaml"]["spec"]["template"]["spec"]["containers"]
+    assert pod["image"] == load_profile("0.18.2").container
 
 
 def test_the_image_volume_of_the_guide_is_valid(make_target: MakeTarget) -> None:

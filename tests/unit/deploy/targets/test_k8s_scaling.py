@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from trt_spec.deploy.targets.k8s import render_k8s
-from trt_spec.deploy.targets.k8s_sizes import size_pod
+from trt_spec.deploy.targets.sizes import size_node
 from trt_spec.serve.metrics import METRICS
 
 from .conftest import TWO_NODES, MakeTarget
@@ -39,7 +39,7 @@ def test_windows_fit_the_load_time_and_the_bounds_of_the_api(
     target = make_target(engine_bytes=engine_bytes, **changes)
     document = yaml.safe_load(render_k8s(target)["monitoring/horizontalpodautoscaler.yaml"])
     behavior = document["spec"]["behavior"]
-    load_s = size_pod(target).load_s
+    load_s = size_node(target).load_s
     (up,) = behavior["scaleUp"]["policies"]
     assert up["value"] == 1 and up["periodSeconds"] == min(load_s, 1800)
     assert min(load_s, 3600) <= behavior["scaleDown"]["stabilizationWindowSeconds"] <= 3600

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from trt_spec.deploy.targets.k8s import render_k8s
-from trt_spec.deploy.targets.k8s_sizes import size_pod
+from trt_spec.deploy.targets.sizes import size_node
 from trt_spec.deploy.targets.target import GpuTarget
 from trt_spec.plan.launch import EXIT_TIMEOUT_S
 
@@ -87,7 +87,7 @@ def test_the_startup_probe_outlasts_the_load(make_target: MakeTarget) -> None:
         (template,) = templates(target)
         probe = container(template)["startupProbe"]
         allowed_s = probe["periodSeconds"] * probe["failureThreshold"]
-        load_s = size_pod(target).load_s
+        load_s = size_node(target).load_s
         assert load_s <= allowed_s < load_s + probe["periodSeconds"]
         assert probe["httpGet"] == {"path": "/v2/health/ready", "port": "http"}
         deployment = yaml.safe_load(render_k8s(target)["deployment.yaml"])
@@ -144,8 +144,7 @@ def test_a_deployment_runs_the_launch_as_it_is(make_target: MakeTarget) -> None:
     assert tuple(container(template)["command"]) == target.launch.command()
     environment = {entry["name"]: entry.get("value") for entry in container(template)["env"]}
     assert target.launch.environment.items() <= environment.items()
-    assert environment["OMPI_MCA_hwloc_base_binding_policy"] == "none"
-    assert environment["PRTE_MCA_hwloc_default_binding_policy"] == "none"
+    assert " ".join(target.launch.command()[:4]) == "mpirun --allow-run-as-root --bind-to none"
 
 
 def test_a_group_starts_each_rank_on_the_pod_of_its_node(make_target: MakeTarget) -> None:

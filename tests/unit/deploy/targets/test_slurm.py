@@ -1,5 +1,6 @@
 """The Slurm script: without a word from shellcheck, and run here with stand-ins for srun, scontrol and apptainer."""
 
+import functools
 import json
 import os
 import re
@@ -11,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from trt_spec.deploy.targets.slurm import render_slurm
-from trt_spec.deploy.targets.target import container_repository, count_gpus
 from trt_spec.errors import SpecError
-from trt_spec.plan.launch import TRITONSERVER, plan_launch
-from trt_spec.plan.placement import plan_placement
+from trt_spec.plan.launch import TRITONSERVER
 
-from .conftest import TWO_NODES
+from .conftest import ALONE, TWO_NODES
 
 SCONTROL = '#!/bin/bash\n[ "$1 $2" = "show hostnames" ] && printf "%s\\n" node-a node-b\n'
 # Tells its own words and environment as JSON, the host file's lines included.
@@ -31,15 +30,8 @@ with open(os.environ["RECORD"], "w") as record:
 
 @pytest.fixture
 def make_slurm(make_target):
-    """make_slurm(**spec sections) -> a target planned for Slurm: no rank is spawned by another."""
-
-    def make(may_spawn=False, **changes):
-        target = make_target("slurm", **changes)
-        placement, _ = plan_placement(target.spec, may_spawn=may_spawn)
-        launch = plan_launch(placement, container_repository("slurm"), target.spec.serve, count_gpus(placement)[0])
-        return replace(target, launch=launch)
-
-    return make
+    """make_slurm(**spec sections) -> a target of the host slurm."""
+    return functools.partial(make_target, "slurm")
 
 
 @pytest.fixture
@@ -66,7 +58,7 @@ def options_of(target):
     return dict(re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", render_slurm(target)["trtspec.sbatch"], re.MULTILINE))
 
 
-@pytest.mark.parametrize("changes", [{}, TWO_NODES, {"draft": None, "speculation": {"mode": "none"}}])
+@pytest.mark.parametrize("changes", [{}, TWO_NODES, ALONE])
 def test_shellcheck_has_nothing_to_say(make_slurm, tmp_path, changes):
     paths = []
     for name, text in render_slurm(make_slurm(**changes)).items():
@@ -90,7 +82,7 @@ def test_srun_starts_every_rank_once_in_the_container(make_slurm, run_batch):
     assert "--mpi=pmix" in ran["argv"]
     assert "--ntasks=6" in ran["argv"]
     assert "--container-image=nvcr.io#nvidia/tritonserver:26.07-trtllm-python-py3" in ran["argv"]
-    assert "--container-mounts=/srv/pair:/models:ro" in ran["argv"]
+    assert f"--container-mounts={target.workspace}:/models:ro" in ran["argv"]
     assert ran["argv"][-2:] == ["bash", "/models/slurm/rank.sh"]
     assert ran["hosts"] is None
     assert (ran["env"]["TRTLLM_ORCHESTRATOR"], ran["env"]["TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES"]) == ("1", "0")
@@ -121,9 +113,10 @@ def test_ranks_of_several_nodes_go_where_the_placement_says(make_slurm, run_batc
 
 
 def test_apptainer_takes_the_place_of_pyxis(make_slurm, run_batch):
-    ran = run_batch(make_slurm(), TRTSPEC_CONTAINER="apptainer", TRTSPEC_IMAGE="/images/triton.sif")
+    target = make_slurm()
+    ran = run_batch(target, TRTSPEC_CONTAINER="apptainer", TRTSPEC_IMAGE="/images/triton.sif")
     task = ran["argv"][ran["argv"].index("apptainer") :]
-    bind = ["--bind", "/srv/pair:/models:ro"]
+    bind = ["--bind", f"{target.workspace}:/models:ro"]
     assert task == ["apptainer", "exec", "--nv", "--no-home", *bind, "/images/triton.sif", "bash", task[-1]]
     assert not any(word.startswith("--container") for word in ran["argv"])
     wrong = run_batch(make_slurm(), TRTSPEC_CONTAINER="podman")
@@ -147,7 +140,7 @@ def test_every_rank_runs_its_own_command(make_slurm, tmp_path):
 
 
 def test_one_engine_needs_no_orchestrator(make_slurm, run_batch):
-    target = make_slurm(draft=None, speculation={"mode": "none"})
+    target = make_slurm(**ALONE)
     assert target.launch.mode == "leader"
     ran = run_batch(target)
     assert "--ntasks=4" in ran["argv"]
@@ -155,8 +148,6 @@ def test_one_engine_needs_no_orchestrator(make_slurm, run_batch):
 
 
 def test_what_slurm_cannot_do_is_refused(make_slurm):
-    with pytest.raises(SpecError, match="does not let MPI"):
-        render_slurm(make_slurm(may_spawn=True))
     for workspace in ("/srv/my models", "/srv/a:b", "/srv/a,b"):
         with pytest.raises(SpecError, match="cannot be mounted"):
             render_slurm(replace(make_slurm(), workspace=workspace))

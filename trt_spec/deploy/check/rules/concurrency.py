@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trt_spec.deploy.check.engine_config import whole
 from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.kinds import ModelKind, find_kind
-from trt_spec.deploy.check.rules.reading import build_config, whole
+from trt_spec.deploy.check.rules.reading import build_config
 from trt_spec.deploy.check.rules.report import found
 from trt_spec.deploy.check.rules.roles import Roles, resolve_roles
 from trt_spec.deploy.check.view import ModelView, RepositoryView

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from trt_spec.deploy.check.engine_config import is_tensorrt, whole
 from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.rules.reading import (
     build_config,
@@ -17,14 +18,21 @@ from trt_spec.deploy.check.rules.reading import (
     fraction,
     id_lists,
     integer,
-    is_tensorrt,
     parameter,
     plugin_config,
-    whole,
 )
 from trt_spec.deploy.check.rules.report import found_parameter
 from trt_spec.deploy.check.rules.roles import resolve_roles
 from trt_spec.deploy.check.view import ModelView, RepositoryView
+from trt_spec.deploy.parameter_names import (
+    ATTENTION_WINDOW,
+    DEVICE_IDS,
+    ENCODER_PATH,
+    ENGINE_PATH,
+    KV_FRACTION,
+    KV_REUSE,
+    KV_TOKENS,
+)
 from trt_spec.plan.kv_cache import DEFAULT_FRACTION, sequence_tokens
 
 PAGED = "paged"  # "PAGED" in older versions
@@ -35,15 +43,15 @@ _FAIR_FRACTION = 0.5
 def check_reuse(view: RepositoryView) -> Iterator[CheckFinding]:
     """enable_kv_cache_reuse in both models of a pair, and engines that can do it (B054)."""
     roles = resolve_roles(view)
-    speculating = {model.name: role for role, model in roles.speculating()}
+    speculating = {model.name: role for role, model in roles.taking_part()}
     for name, model in roles.engines.items():
-        role, reuses = speculating.get(name), flag(model, "enable_kv_cache_reuse")
-        if role is not None and not reuses:
-            value = parameter(model, "enable_kv_cache_reuse")
+        role, reuses = speculating.get(name), flag(model, KV_REUSE)
+        if name in speculating and not reuses:
+            value = parameter(model, KV_REUSE)
             refuses = "the target refuses to load; " if role == "target" else ""
             yield found_parameter(
                 model,
-                "enable_kv_cache_reuse",
+                KV_REUSE,
                 "kv-reuse-off",
                 "error" if role == "target" else "warning",
                 f"{name}: enable_kv_cache_reuse is {'not set, which means false' if value is None else value}",
@@ -51,7 +59,7 @@ def check_reuse(view: RepositoryView) -> Iterator[CheckFinding]:
                 "Set enable_kv_cache_reuse to true.",
                 becomes="true",
             )
-        if role is not None or reuses:
+        if name in speculating or reuses:
             yield from _check_engine_reuse(view, model)
         yield from _check_onboarding(view, model)
 
@@ -74,7 +82,7 @@ def _check_engine_reuse(view: RepositoryView, model: ModelView) -> Iterator[Chec
     for key, value, build_flag in faults:
         yield found_parameter(
             model,
-            "gpt_model_path",
+            ENGINE_PATH,
             "kv-reuse-engine",
             "error",
             f"{model.name}: its engine was built with {key} {str(value)[:40]}",
@@ -102,7 +110,7 @@ def _check_onboarding(view: RepositoryView, model: ModelView) -> Iterator[CheckF
 def check_pool(view: RepositoryView) -> Iterator[CheckFinding]:
     """A pool given in tokens must hold one sequence, and an attention window all of it."""
     roles = resolve_roles(view)
-    speculating = {model.name for _role, model in roles.speculating()}
+    speculating = {model.name for _role, model in roles.taking_part()}
     for name, model in roles.engines.items():
         longest = whole(build_config(view, name), "max_seq_len")
         if longest is None or longest < 1:
@@ -111,7 +119,7 @@ def check_pool(view: RepositoryView) -> Iterator[CheckFinding]:
         if windows and min(windows) < longest:
             yield found_parameter(
                 model,
-                "max_attention_window_size",
+                ATTENTION_WINDOW,
                 "kv-window",
                 "warning",
                 f"{name}: max_attention_window_size is {min(windows)}, its engine takes sequences of {longest} tokens",
@@ -119,13 +127,13 @@ def check_pool(view: RepositoryView) -> Iterator[CheckFinding]:
                 + (", and the cache becomes cyclic, which ends block reuse" if name in speculating else ""),
                 f"Set max_attention_window_size to {longest}, or leave it empty.",
             )
-        pool, block = integer(model, "max_tokens_in_paged_kv_cache"), _block(view, name)
+        pool, block = integer(model, KV_TOKENS), _block(view, name)
         held = min([longest, max(windows)]) if windows else longest
         needed = sequence_tokens(held, block)
         if pool is not None and math.ceil(pool / block) * block < needed:
             yield found_parameter(
                 model,
-                "max_tokens_in_paged_kv_cache",
+                KV_TOKENS,
                 "kv-pool-too-small",
                 "error",
                 f"{name}: max_tokens_in_paged_kv_cache is {pool}, one sequence takes {needed} (blocks of {block})",
@@ -138,7 +146,7 @@ def check_cross_attention(view: RepositoryView) -> Iterator[CheckFinding]:
     """A share for cross attention stops a model that has none (trtGptModelInflightBatching.cpp)."""
     for name, model in resolve_roles(view).engines.items():
         share = fraction(model, "cross_kv_cache_fraction")
-        if share is not None and parameter(model, "encoder_model_path") is None:
+        if share is not None and parameter(model, ENCODER_PATH) is None:
             yield found_parameter(
                 model,
                 "cross_kv_cache_fraction",
@@ -155,17 +163,17 @@ def check_shared_gpus(view: RepositoryView) -> Iterator[CheckFinding]:
     roles = resolve_roles(view)
     for name, model in roles.engines.items():
         sharing = [other for other in roles.engines.values() if other is not model and _share_gpu(model, other)]
-        if not sharing or integer(model, "max_tokens_in_paged_kv_cache") is not None:
+        if not sharing or integer(model, KV_TOKENS) is not None:
             continue
-        share = fraction(model, "kv_cache_free_gpu_mem_fraction")
+        share = fraction(model, KV_FRACTION)
         others = ", ".join(other.name for other in sharing)
         if share is None:
             key, what = (
-                "max_tokens_in_paged_kv_cache",
+                KV_TOKENS,
                 f"no KV cache size, so it takes {DEFAULT_FRACTION:g} of what is free",
             )
         else:
-            key, what = "kv_cache_free_gpu_mem_fraction", f"kv_cache_free_gpu_mem_fraction is {share:g}"
+            key, what = KV_FRACTION, f"kv_cache_free_gpu_mem_fraction is {share:g}"
         is_greedy = (DEFAULT_FRACTION if share is None else share) > _FAIR_FRACTION
         left = "next to nothing may remain" if is_greedy else "so both pools depend on the order"
         yield found_parameter(
@@ -181,13 +189,13 @@ def check_shared_gpus(view: RepositoryView) -> Iterator[CheckFinding]:
 
 def _share_gpu(one: ModelView, other: ModelView) -> bool:
     """Whether two engine models may run on one GPU; one without device ids takes any."""
-    devices = [{device for ids in id_lists(model, "gpu_device_ids") or () for device in ids} for model in (one, other)]
+    devices = [{device for ids in id_lists(model, DEVICE_IDS) or () for device in ids} for model in (one, other)]
     return not devices[0] or not devices[1] or bool(devices[0] & devices[1])
 
 
 def _windows(model: ModelView) -> list[int]:
     """Attention windows, one a layer in a repeating pattern; none if unset."""
-    lists = id_lists(model, "max_attention_window_size")
+    lists = id_lists(model, ATTENTION_WINDOW)
     return [size for size in lists[0] if size > 0] if lists else []
 
 

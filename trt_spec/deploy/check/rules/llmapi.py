@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trt_spec.deploy.check.engine_config import section
 from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity
-from trt_spec.deploy.check.kinds import LLMAPI_FILE, find_kind
-from trt_spec.deploy.check.reading import MAX_CONFIG_BYTES, read_text
-from trt_spec.deploy.check.rules.reading import section
+from trt_spec.deploy.check.kinds import find_kind
+from trt_spec.deploy.check.reading import MAX_CONFIG_BYTES, FaultKind, ReadFault, read_text
 from trt_spec.deploy.check.rules.report import found
 from trt_spec.deploy.check.view import ModelView, RepositoryView
+from trt_spec.deploy.parameter_names import LLMAPI_FILE
 from trt_spec.deploy.repository import VERSION_FOLDER
 from trt_spec.errors import SpecError
 from trt_spec.plan.llmapi_dialect import (
@@ -24,7 +25,6 @@ from trt_spec.plan.llmapi_dialect import (
     load_llmapi_dialect,
     load_llmapi_dialects,
 )
-from trt_spec.plan.toolchain.containers import find_container
 from trt_spec.spec.yaml_lines import Document, MalformedYamlError, compose_document
 
 REFUSED = {"medusa": "Medusa", "lookahead": "lookahead decoding"}
@@ -55,7 +55,7 @@ class _Yaml:
 
 def check_model_yaml(view: RepositoryView) -> Iterator[CheckFinding]:
     """Everything about the model.yaml of each LLM API model."""
-    version = _find_version(view)
+    version = view.meant.tensorrt_llm if view.meant is not None else None  # tensors tell nothing here
     for model in view.models.values():
         if find_kind(model) != "llmapi":
             continue
@@ -66,7 +66,7 @@ def check_model_yaml(view: RepositoryView) -> Iterator[CheckFinding]:
             document = compose_document(text)
         except (MalformedYamlError, RecursionError) as error:
             document = Document()
-            fault, line = fault or str(error), getattr(error, "line", None)
+            fault, line = fault or ReadFault(FaultKind.CONTENT, str(error)), getattr(error, "line", None)
         read = _Yaml(model, file, document)
         if fault or not read.values:
             yield CheckFinding(
@@ -167,14 +167,6 @@ def _check_troubles(read: _Yaml, version: str | None) -> Iterator[CheckFinding]:
         return
     for trouble in troubles:
         yield read.fault((), trouble.code, "note", trouble.message.rstrip("."), "reported, not tried", trouble.remedy)
-
-
-def _find_version(view: RepositoryView) -> str | None:
-    """The TensorRT-LLM that is stated, in the image, or that trtspec.json names; tensors tell nothing here."""
-    container = find_container(view.options.image) if view.options.image else None
-    marked = (view.marker or {}).get("tensorrt_llm")
-    stated = view.options.tensorrt_llm or (container.tensorrt_llm if container else None)
-    return stated or (marked if isinstance(marked, str) else None)
 
 
 def _find_dialect(version: str | None) -> LlmapiDialect | None:

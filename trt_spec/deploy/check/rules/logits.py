@@ -13,10 +13,9 @@ from trt_spec.deploy.check.rules.reading import build_config, flag, parameter, p
 from trt_spec.deploy.check.rules.report import found, found_parameter
 from trt_spec.deploy.check.rules.roles import resolve_roles
 from trt_spec.deploy.check.view import ModelView, RepositoryView
+from trt_spec.deploy.parameter_names import ENGINE_PATH, FAST_LOGITS, PARTICIPANT_IDS, TRITON_DTYPES
 
-TRITON_DTYPES = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16"}
 TENSORS = ("draft_logits", "context_logits", "generation_logits")
-FAST_LOGITS = "speculative_decoding_fast_logits"
 
 
 def check_engine_dtype(view: RepositoryView) -> Iterator[CheckFinding]:
@@ -77,10 +76,10 @@ def check_fast_logits(view: RepositoryView) -> Iterator[CheckFinding]:
                 "the draft hands over a handle that the other side must know",
                 f"Set {FAST_LOGITS} to true in both models.",
             )
-        if parameter(model, "participant_ids") is None:
+        if parameter(model, PARTICIPANT_IDS) is None:
             yield _fault(
                 model,
-                "participant_ids",
+                PARTICIPANT_IDS,
                 f"{model.name}: {FAST_LOGITS} without participant_ids",
                 "it works between pre-spawned ranks only and is switched off with a warning otherwise",
                 "Give participant_ids to both models (rank 0 is the orchestrator) and start with "
@@ -90,7 +89,7 @@ def check_fast_logits(view: RepositoryView) -> Iterator[CheckFinding]:
         if built and not built.get("gather_generation_logits"):
             yield _fault(
                 model,
-                "gpt_model_path",
+                ENGINE_PATH,
                 f"{model.name}: {FAST_LOGITS}, but its engine was built without gather_generation_logits",
                 "the engine keeps no logits that could be handed over",
                 "Build both engines with --gather_generation_logits.",

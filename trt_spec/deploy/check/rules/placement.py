@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trt_spec.deploy.check.engine_config import rank_count
 from trt_spec.deploy.check.finding import CheckFinding
-from trt_spec.deploy.check.rules.reading import id_lists, integer, parameter, pretrained_config, rank_count
+from trt_spec.deploy.check.rules.reading import id_lists, integer, parameter, pretrained_config
 from trt_spec.deploy.check.rules.report import found_parameter
 from trt_spec.deploy.check.rules.roles import resolve_roles
 from trt_spec.deploy.check.view import ModelView, RepositoryView
-
-PARTICIPANTS, DEVICES = "participant_ids", "gpu_device_ids"
+from trt_spec.deploy.parameter_names import DEVICE_IDS, PARTICIPANT_IDS
 
 
 def check_lists(view: RepositoryView) -> Iterator[CheckFinding]:
     """Lists of numbers, one number a rank (B074, B075)."""
     for name, model in resolve_roles(view).engines.items():
         ranks = rank_count(pretrained_config(view, name))
-        for key in (PARTICIPANTS, DEVICES):
+        for key in (PARTICIPANT_IDS, DEVICE_IDS):
             lists = id_lists(model, key)
             if lists is None or any(number < 0 for ids in lists for number in ids):
                 yield _fault(
@@ -33,7 +33,8 @@ def check_lists(view: RepositoryView) -> Iterator[CheckFinding]:
                 )
                 continue
             for ids in lists:
-                if ranks is None or len(ids) == ranks or (key == DEVICES and _repeats_by_node(model, len(ids), ranks)):
+                is_by_node = key == DEVICE_IDS and _repeats_by_node(model, len(ids), ranks or 0)
+                if ranks is None or len(ids) == ranks or is_by_node:
                     continue
                 yield _fault(
                     model,
@@ -49,17 +50,17 @@ def check_participants(view: RepositoryView) -> Iterator[CheckFinding]:
     """Engines that share an orchestrator have ranks of their own, and rank 0 is none of them (B074)."""
     roles = resolve_roles(view)
     engines = dict(sorted(roles.engines.items(), key=lambda entry: entry[0] != roles.draft))  # ranks begin with it
-    ranks = {name: _flat(model, PARTICIPANTS) for name, model in engines.items()}
+    ranks = {name: _flat(model, PARTICIPANT_IDS) for name, model in engines.items()}
     named = {name: ids for name, ids in ranks.items() if ids}
     if len(engines) < 2 or not named:
         return
     taken: dict[int, str] = {}
     for name, model in engines.items():
         ids = ranks[name]
-        if not ids and parameter(model, PARTICIPANTS) is None:
+        if not ids and parameter(model, PARTICIPANT_IDS) is None:
             yield _fault(
                 model,
-                PARTICIPANTS,
+                PARTICIPANT_IDS,
                 "participants-missing",
                 f"{name}: no participant_ids, {', '.join(named)} has them",
                 "with pre-spawned ranks every model must say which are its own",
@@ -68,7 +69,7 @@ def check_participants(view: RepositoryView) -> Iterator[CheckFinding]:
         if 0 in ids:
             yield _fault(
                 model,
-                PARTICIPANTS,
+                PARTICIPANT_IDS,
                 "participants-orchestrator",
                 f"{name}: participant_ids {_join(ids)} include 0",
                 "rank 0 is the orchestrator",
@@ -79,7 +80,7 @@ def check_participants(view: RepositoryView) -> Iterator[CheckFinding]:
             holders = dict.fromkeys(taken.get(number, name) for number in repeated)
             yield _fault(
                 model,
-                PARTICIPANTS,
+                PARTICIPANT_IDS,
                 "participants-overlap",
                 f"{name}: participant_ids {_join(ids)} overlap with those of {', '.join(holders)} in {_join(repeated)}",
                 "a process runs one rank of one engine",
@@ -92,12 +93,12 @@ def check_devices(view: RepositoryView) -> Iterator[CheckFinding]:
     """GPUs that are there, each once (B075)."""
     visible = view.options.visible_gpus
     for name, model in resolve_roles(view).engines.items():
-        lists = id_lists(model, DEVICES) or ()
+        lists = id_lists(model, DEVICE_IDS) or ()
         ranks = rank_count(pretrained_config(view, name))
         if visible is not None and not lists and ranks is not None and ranks > visible and not _spans_nodes(model):
             yield _fault(
                 model,
-                DEVICES,
+                DEVICE_IDS,
                 "device-count",
                 f"{name}: its engine has {ranks} ranks (tp * pp), {visible} GPUs are visible",
                 "every rank needs a GPU of its own",
@@ -108,7 +109,7 @@ def check_devices(view: RepositoryView) -> Iterator[CheckFinding]:
             if absent:
                 yield _fault(
                     model,
-                    DEVICES,
+                    DEVICE_IDS,
                     "device-absent",
                     f"{name}: gpu_device_ids {_join(ids)} name GPU {_join(absent)}, {visible} are visible "
                     f"(0 to {(visible or 0) - 1})",
@@ -119,7 +120,7 @@ def check_devices(view: RepositoryView) -> Iterator[CheckFinding]:
             if repeated:
                 yield _fault(
                     model,
-                    DEVICES,
+                    DEVICE_IDS,
                     "device-twice",
                     f"{name}: gpu_device_ids {_join(ids)} name GPU {_join(repeated)} more than once",
                     "TensorRT-LLM takes different ids only, those of one node if there are several (worldConfig.cpp)",
@@ -134,7 +135,7 @@ def _repeats_by_node(model: ModelView, listed: int, ranks: int) -> bool:
 
 def _spans_nodes(model: ModelView) -> bool:
     """Whether ranks may lie on several nodes, so that device ids are those of one: only pre-spawned ones can."""
-    return (integer(model, "num_nodes") or 1) > 1 or parameter(model, PARTICIPANTS) is not None
+    return (integer(model, "num_nodes") or 1) > 1 or parameter(model, PARTICIPANT_IDS) is not None
 
 
 def _flat(model: ModelView, key: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Values of a config.pbtxt and of an engine's config.json, whatever stands there: a wrong type reads as None.
+"""Values of a config.pbtxt and of the engine it names, whatever stands there: a wrong type reads as None.
 
 Parameters are read as the C++ backend does (tensorrtllm_backend v0.18.2, inflight_batcher_llm/src/model_state.cc):
 a missing, empty or unfilled one is unset, and so is a flag or number that does not parse.
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trt_spec.deploy.check.engine_config import section
 from trt_spec.deploy.check.kinds import is_placeholder
 from trt_spec.deploy.check.view import ModelView, RepositoryView
 
@@ -53,20 +54,6 @@ def id_lists(model: ModelView, key: str) -> tuple[tuple[int, ...], ...] | None:
     return tuple(tuple(int(word) for word in part.split(",")) for part in value.split(";") if part.strip())
 
 
-def section(config: Mapping[str, Any] | None, *names: str) -> Mapping[str, Any]:
-    """A nested section of a JSON document, empty where there is none."""
-    found: Any = config
-    for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
-
-
-def whole(values: Mapping[str, Any], key: str) -> int | None:
-    """A whole number of a JSON section, None if there is none of that name."""
-    value = values.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def build_config(view: RepositoryView, model: str) -> Mapping[str, Any]:
     """``build_config`` of the engine that a model names, empty where that is not known here."""
     engine = view.engines.get(model)
@@ -82,18 +69,3 @@ def pretrained_config(view: RepositoryView, model: str) -> Mapping[str, Any]:
 def plugin_config(view: RepositoryView, model: str) -> Mapping[str, Any]:
     """``plugin_config`` of a TensorRT engine; an ONNX engine has none."""
     return section(build_config(view, model), "plugin_config")
-
-
-def is_tensorrt(config: Mapping[str, Any] | None) -> bool:
-    """Whether a config.json is that of a TensorRT engine, and not of trtspec's own ONNX engines."""
-    return config is not None and not str(config.get("version", "")).startswith("onnx")
-
-
-def rank_count(pretrained: Mapping[str, Any]) -> int | None:
-    """Processes that run an engine: tensor, pipeline and context parallelism multiplied; None where it does not say."""
-    mapping = section(pretrained, "mapping")
-    sizes = [whole(mapping, key) for key in ("tp_size", "pp_size")]
-    if None in sizes or min(size or 0 for size in sizes) < 1:
-        return None
-    tensor, pipeline = (size or 1 for size in sizes)
-    return tensor * pipeline * max(1, whole(mapping, "cp_size") or 1)

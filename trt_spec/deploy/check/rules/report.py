@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity, Fix
 from trt_spec.deploy.check.view import ModelView
+
+_MAX_NAMES = 12
 
 
 def found(
@@ -38,6 +42,12 @@ def found_parameter(
     """A finding at a parameter's value, without a line if the parameter is absent."""
     fix = None if becomes is None else plan_value(model, ("parameters", key, "value", "string_value"), becomes)
     return CheckFinding(code, severity, model.file, model.line_of("parameters", key), what, why, remedy, fix)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row, the first dozen of them; "none" if there are none."""
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return (", ".join(names[:_MAX_NAMES]) or "none") + more
 
 
 def plan_value(model: ModelView, where: tuple[str, ...], after: str) -> Fix | None:

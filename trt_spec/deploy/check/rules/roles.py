@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trt_spec.deploy.check.kinds import find_kind, is_ours
 from trt_spec.deploy.check.rules.reading import parameter
 from trt_spec.deploy.check.view import ModelView, RepositoryView
+from trt_spec.deploy.parameter_names import DRAFT_NAME, TARGET_NAME
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
 
 
@@ -41,27 +42,47 @@ class Roles:
             yield "target", self.engines[self.target]
             yield "draft", self.engines[self.draft]
 
+    def taking_part(self) -> Iterator[tuple[str | None, ModelView]]:
+        """Engine models that speculation is meant for, by role: all of them if a caller's names lead nowhere."""
+        if self.speculates or not any(caller.draft for caller in self.callers):
+            yield from self.speculating()
+            return
+        roles = {self.target: "target", self.draft: "draft"}
+        for name, model in self.engines.items():
+            yield roles.get(name), model
+
 
 def resolve_roles(view: RepositoryView) -> Roles:
-    """The roles of a repository: as its callers name them, else by the names that NVIDIA's README gives the engines."""
+    """The roles of a repository: as its callers name them, else by the names that NVIDIA's README gives the engines.
+
+    Where one of a caller's two names leads nowhere, it means the only engine that is left.
+    """
     kinds = {name: find_kind(model) for name, model in view.models.items()}
     engines = {name: model for name, model in view.models.items() if kinds[name] == "engine"}
     callers = tuple(_read_caller(model) for name, model in view.models.items() if kinds[name] == "orchestrator")
-    named = next((caller for caller in callers if caller.draft in engines), None)
-    target = named.target if named else next((caller.target for caller in callers), TARGET_MODEL)
-    draft = named.draft if named else DRAFT_MODEL
-    return Roles(
-        engines=engines,
-        callers=callers,
-        target=target if target in engines else None,
-        draft=draft if draft in engines and draft != target else None,
-    )
+    target, draft = _name_pair(callers, engines)
+    target = target if target in engines else None
+    return Roles(engines, callers, target, draft if draft in engines and draft != target else None)
+
+
+def _name_pair(callers: tuple[Caller, ...], engines: Mapping[str, ModelView]) -> tuple[str | None, str | None]:
+    asking = [caller for caller in callers if caller.draft is not None]
+    caller = next((row for row in asking if row.draft in engines), next(iter(asking), None))
+    if caller is None:
+        return next((row.target for row in callers), TARGET_MODEL), DRAFT_MODEL
+    target = caller.target if caller.target in engines else _only_other(caller.draft, engines)
+    return target, caller.draft if caller.draft in engines else _only_other(target, engines)
+
+
+def _only_other(taken: str | None, engines: Mapping[str, ModelView]) -> str | None:
+    left = [name for name in engines if name != taken]
+    return left[0] if len(left) == 1 else None
 
 
 def _read_caller(model: ModelView) -> Caller:
     return Caller(
         model=model,
         is_ours=is_ours(model),
-        target=parameter(model, "tensorrt_llm_model_name") or TARGET_MODEL,
-        draft=parameter(model, "tensorrt_llm_draft_model_name"),
+        target=parameter(model, TARGET_NAME) or TARGET_MODEL,
+        draft=parameter(model, DRAFT_NAME),
     )

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trt_spec.deploy.check.engine_config import whole
 from trt_spec.deploy.check.finding import CheckFinding
-from trt_spec.deploy.check.rules.reading import build_config, flag, integer, parameter, whole
+from trt_spec.deploy.check.rules.reading import build_config, flag, integer, parameter
 from trt_spec.deploy.check.rules.report import found_parameter
 from trt_spec.deploy.check.rules.roles import Roles, resolve_roles
 from trt_spec.deploy.check.view import RepositoryView
+from trt_spec.deploy.parameter_names import BATCHING, ENGINE_PATH, INFLIGHT, STATIC_TYPES
 from trt_spec.plan.steps import SPECULATIVE_DECODING_MODE
 
 MODE = "draft_tokens_external"
 _MODE_VALUES = (SPECULATIVE_DECODING_MODE[MODE], MODE, MODE.upper())
-INFLIGHT = "inflight_fused_batching"
-STATIC = ("V1", "v1")  # the only other strategy that the C++ backend knows; inflight_batching is the same as INFLIGHT
 # Limits of our orchestrator and the setting of the target's engine that bounds each.
 _BOUNDED = ("max_draft_len", "max_input_len", "max_seq_len")
 
@@ -34,7 +34,7 @@ def check_target_engine(view: RepositoryView) -> Iterator[CheckFinding]:
     if built.get("speculative_decoding_mode") not in _MODE_VALUES:
         yield found_parameter(
             target,
-            "gpt_model_path",
+            ENGINE_PATH,
             "target-mode",
             "error",
             f"{target.name}: its engine says speculative_decoding_mode "
@@ -45,7 +45,7 @@ def check_target_engine(view: RepositoryView) -> Iterator[CheckFinding]:
     if (whole(built, "max_draft_len") or 0) < 1:
         yield found_parameter(
             target,
-            "gpt_model_path",
+            ENGINE_PATH,
             "target-draft-len",
             "error",
             f"{target.name}: its engine takes max_draft_len {whole(built, 'max_draft_len') or 0} drafted tokens, "
@@ -80,11 +80,11 @@ def check_pair(view: RepositoryView) -> Iterator[CheckFinding]:
     if roles.target is None or roles.draft is None:
         return
     draft = roles.engines[roles.draft]
-    paths = [parameter(roles.engines[name], "gpt_model_path") for name in (roles.target, roles.draft)]
+    paths = [parameter(roles.engines[name], ENGINE_PATH) for name in (roles.target, roles.draft)]
     if paths[0] is not None and paths[0] == paths[1]:
         yield found_parameter(
             draft,
-            "gpt_model_path",
+            ENGINE_PATH,
             "draft-is-target",
             "warning",
             f"{draft.name}: draft and target name the same engine, {paths[0]}",
@@ -99,7 +99,7 @@ def check_pair(view: RepositoryView) -> Iterator[CheckFinding]:
     if reach < needed:
         yield found_parameter(
             draft,
-            "gpt_model_path",
+            ENGINE_PATH,
             "draft-too-short",
             "warning",
             f"{draft.name}: its engine holds sequences of {reach} tokens, the target's of {needed}",
@@ -113,7 +113,7 @@ def check_parameters(view: RepositoryView) -> Iterator[CheckFinding]:
     roles = resolve_roles(view)
     yield from _check_batching(roles)
     yield from _check_beams(view, roles)
-    for role, model in roles.speculating():
+    for role, model in roles.taking_part():
         if flag(model, "exclude_input_in_output"):
             yield found_parameter(
                 model,
@@ -139,12 +139,12 @@ def check_parameters(view: RepositoryView) -> Iterator[CheckFinding]:
 
 
 def _check_batching(roles: Roles) -> Iterator[CheckFinding]:
-    for _role, model in roles.speculating():
-        strategy = parameter(model, "gpt_model_type")
-        if strategy in STATIC:
+    for _role, model in roles.taking_part():
+        strategy = parameter(model, BATCHING)
+        if strategy in STATIC_TYPES:
             yield found_parameter(
                 model,
-                "gpt_model_type",
+                BATCHING,
                 "batching-strategy",
                 "error",
                 f"{model.name}: gpt_model_type (batching_strategy) is {strategy}, expected {INFLIGHT}",
@@ -155,7 +155,7 @@ def _check_batching(roles: Roles) -> Iterator[CheckFinding]:
 
 
 def _check_beams(view: RepositoryView, roles: Roles) -> Iterator[CheckFinding]:
-    speculating = {model.name for _role, model in roles.speculating()}
+    speculating = {model.name for _role, model in roles.taking_part()}
     for name, model in roles.engines.items():
         asked, built = integer(model, "max_beam_width"), whole(build_config(view, name), "max_beam_width")
         if asked is None or asked <= 1:

@@ -12,14 +12,15 @@ from pathlib import Path
 
 from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity
 from trt_spec.deploy.check.kinds import find_kind, is_ours
+from trt_spec.deploy.check.options import CheckOptions
 from trt_spec.deploy.check.reading import list_folder, read_json_object
 from trt_spec.deploy.check.rules.reading import parameter
 from trt_spec.deploy.check.rules.report import found_parameter
-from trt_spec.deploy.check.view import CheckOptions, ModelView, RepositoryView
+from trt_spec.deploy.check.view import ModelView, RepositoryView
 from trt_spec.deploy.deployment import TOKENIZER_FILE
+from trt_spec.deploy.parameter_names import TOKENIZER_DIR
 from trt_spec.deploy.repository import VERSION_FOLDER
 
-KEY = "tokenizer_dir"
 SENTENCEPIECE_FILE = "tokenizer.model"
 SETTINGS_FILE = "tokenizer_config.json"
 _NEWER_CLASS = "TokenizersBackend"  # written by transformers 5, unknown to 4.x
@@ -28,7 +29,7 @@ _NEWER_CLASS = "TokenizersBackend"  # written by transformers 5, unknown to 4.x
 def check_tokenizers(view: RepositoryView) -> Iterator[CheckFinding]:
     """Every tokenizer_dir leads to a folder with the files of a tokenizer."""
     for model in view.models.values():
-        named = parameter(model, KEY)
+        named = parameter(model, TOKENIZER_DIR)
         if named is None:
             continue
         if find_kind(model) == "orchestrator" and is_ours(model):
@@ -142,7 +143,7 @@ def _missing(names: frozenset[str] | None) -> str:
 def _fault(
     model: ModelView, code: str, what: str, why: str, remedy: str, severity: CheckSeverity = "error"
 ) -> CheckFinding:
-    return found_parameter(model, KEY, code, severity, what, why, remedy)
+    return found_parameter(model, TOKENIZER_DIR, code, severity, what, why, remedy)
 
 
 RULES = (check_tokenizers,)

@@ -17,7 +17,7 @@ _OURS_DECOUPLED = {UNARY_MODEL: False, STREAMING_MODEL: True}
 def check_engines(view: RepositoryView) -> Iterator[CheckFinding]:
     """A loop that awaits one answer a call needs engine models that give one (B083)."""
     roles = resolve_roles(view)
-    awaited = {model.name: "speculation" for _role, model in roles.speculating()}
+    awaited = {model.name: "speculation" for _role, model in roles.taking_part()}
     for caller in roles.callers:
         if caller.is_ours or (caller.model.config is not None and not caller.model.config.decoupled):
             awaited.setdefault(caller.target, caller.model.name)

@@ -46,7 +46,7 @@ def test_one_batch_size_through_an_ensemble(theirs: Make, batch: int, severity: 
     repository.change("ensemble", max_batch_size=batch)
     findings = [finding for finding in repository.findings() if finding.code == "batch-ensemble"]
     assert [finding.severity for finding in findings] == [severity] * 3
-    assert f"max_batch_size is {batch}, its step preprocessing has 8" in findings[0].what
+    assert f"max_batch_size is {batch}, its step postprocessing has 8" in findings[0].what
 
 
 def test_a_batch_below_the_engines_is_fine(ours: Make) -> None:

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from trt_spec.deploy.check.load import load_repository
-from trt_spec.deploy.check.rules import RULES
-from trt_spec.deploy.check.view import CheckOptions
+from trt_spec.deploy.check.options import CheckOptions
+from trt_spec.deploy.check.run import inspect_repository
+from trt_spec.deploy.dialect import load_llmapi_template
 from trt_spec.deploy.llmapi import write_llmapi_repository
-from trt_spec.deploy.pbtxt import ModelConfig, Tensor, render_pbtxt
+from trt_spec.deploy.pbtxt import ModelConfig, render_pbtxt
 from trt_spec.spec.model import Spec
 
 Make = Callable[..., Any]
@@ -36,11 +35,15 @@ def check_text(root: Path, text: str, version: str | None = "1.1.0", decoupled: 
     code = root / "tensorrt_llm" / "1"
     code.mkdir(parents=True, exist_ok=True)
     (code / "model.yaml").write_text(text)
-    config = ModelConfig("tensorrt_llm", "python", 0, (Tensor("text_input", "STRING", (-1,)),), (), decoupled=decoupled)
+    (code / "model.py").write_text("# code\n")
+    template = load_llmapi_template("1.3.0rc3").models["tensorrt_llm"]
+    config = ModelConfig("tensorrt_llm", "python", 0, template.inputs, template.outputs, decoupled=decoupled)
     (code.parent / "config.pbtxt").write_text(render_pbtxt(config))
-    view, unread = load_repository(root, CheckOptions(tensorrt_llm=version))
-    assert not unread
-    return [finding for rule in RULES for finding in rule(view) if finding.code not in REPORTED]
+    return [finding for finding in inspect(root, version) if finding.code not in REPORTED]
+
+
+def inspect(root: Path, version: str | None) -> tuple[Any, ...]:
+    return inspect_repository(root, CheckOptions(tensorrt_llm=version)).findings
 
 
 @pytest.mark.parametrize("version", ["1.0.0", "1.1.0", "1.2.1", "1.3.0rc3"])
@@ -115,8 +118,7 @@ def test_a_file_that_is_no_settings(tmp_path: Path, text: str, line: int | None,
 
 def test_what_is_reported_of_a_version_is_a_note(tmp_path: Path) -> None:
     check(tmp_path, "1.2.1")
-    view, _ = load_repository(tmp_path, replace(CheckOptions(), tensorrt_llm="1.2.1"))
-    findings = [finding for rule in RULES for finding in rule(view)]
+    findings = inspect(tmp_path, "1.2.1")
     assert {finding.code for finding in findings} == REPORTED
     assert {finding.severity for finding in findings} == {"note"}
 
@@ -134,5 +136,4 @@ def test_nothing_but_reports_about_our_own(tmp_path: Path, version: str, mode: s
         **({"draft": {"model": "owner/small"}} if mode in ("draft_target", "eagle3") else {}),
     }
     root = write_llmapi_repository(Spec.model_validate(spec), tmp_path / "repository")
-    view, _ = load_repository(root, CheckOptions())
-    assert {finding.code for rule in RULES for finding in rule(view)} <= REPORTED
+    assert {finding.code for finding in inspect(root, None)} <= REPORTED

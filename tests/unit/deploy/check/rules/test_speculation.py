@@ -118,3 +118,41 @@ def test_a_target_that_nobody_names_is_tensorrt_llm(theirs: Make) -> None:
     repository.set("tensorrt_llm_bls", tensorrt_llm_model_name="${tensorrt_llm_model_name}")
     repository.set_engine("target", "build_config", max_draft_len=0)
     assert repository.find("target-draft-len").file == "tensorrt_llm/config.pbtxt"
+
+
+@pytest.fixture
+def misnamed(theirs: Make) -> Any:
+    """Both engines have names of their own, and the BLS names a draft that does not exist."""
+    repository = theirs()
+    for role, model in (("target", "tensorrt_llm"), ("draft", "tensorrt_llm_draft")):
+        (repository.root / model).rename(repository.root / f"my_{role}")
+        repository.change(f"my_{role}", name=f"my_{role}")
+    repository.set("tensorrt_llm_bls", tensorrt_llm_model_name="my_target", tensorrt_llm_draft_model_name="drafts")
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("enable_kv_cache_reuse", "false", "kv-reuse-off"),
+        ("exclude_input_in_output", "true", "excludes-input"),
+        ("gpt_model_type", "V1", "batching-strategy"),
+        ("max_beam_width", "2", "beam-width"),
+    ],
+)
+@pytest.mark.parametrize("target", ["my_target", "targets"])
+def test_a_drafts_own_faults_are_told_though_the_bls_misses_it(
+    misnamed: Any, key: str, value: str, code: str, target: str
+) -> None:
+    misnamed.set("tensorrt_llm_bls", tensorrt_llm_model_name=target)
+    misnamed.set("my_draft", **{key: value})
+    assert misnamed.find(code).file == "my_draft/config.pbtxt"
+    assert "tensorrt_llm_bls/config.pbtxt" in {finding.file for finding in misnamed.findings("model-not-found")}
+
+
+def test_where_one_name_leads_nowhere_the_engine_that_is_left_is_meant(misnamed: Any) -> None:
+    misnamed.set_engine("draft", "build_config", max_batch_size=4)
+    assert misnamed.find("batch-draft-engine").file == "my_draft/config.pbtxt"
+    misnamed.set("tensorrt_llm_bls", tensorrt_llm_model_name="targets", tensorrt_llm_draft_model_name="my_draft")
+    misnamed.set_engine("target", "build_config", max_draft_len=0)
+    assert misnamed.find("target-draft-len").file == "my_target/config.pbtxt"

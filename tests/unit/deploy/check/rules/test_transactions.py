@@ -37,7 +37,8 @@ def test_b083_without_a_draft_everything_may_stream(theirs: Make, draft: str) ->
     shutil.rmtree(repository.root / "tensorrt_llm_draft")
     for model in ("tensorrt_llm", "tensorrt_llm_bls"):
         repository.change(model, decoupled=True)
-    assert {finding.code for finding in repository.findings()} == {"instance-count", "queue-unbounded"}
+    faults = {finding.code for finding in repository.findings() if finding.severity != "note"}
+    assert faults == {"instance-count", "queue-unbounded"}
     repository.change("tensorrt_llm_bls", decoupled=False)  # it then calls the engine for one answer
     assert "tensorrt_llm_bls awaits one answer" in repository.find("engine-decoupled").what
 

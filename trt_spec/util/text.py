@@ -1,0 +1,13 @@
+"""Text of strangers: fit to be printed and encoded."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with everything escaped that could steer a terminal or break a line."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def encodable(text: str) -> str:
+    """Return ``text`` with everything escaped that UTF-8 cannot encode: bytes of foreign file names."""
+    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
