@@ -15,11 +15,12 @@ from tritonclient.utils import np_to_triton_dtype
 
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
 from trt_spec.deploy.dialect import load_dialect
-from trt_spec.deploy.launch import LaunchOptions, running_triton
+from trt_spec.deploy.host.launch import LaunchOptions, running_triton
+from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.pbtxt import parse_pbtxt, render_pbtxt
-from trt_spec.deploy.ports import find_free_ports
 from trt_spec.deploy.repository import write_repository
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
+from trt_spec.spec.model import Serve
 
 PROMPT = [5, 6, 7, 8]
 
@@ -57,7 +58,7 @@ def served(
     for model in (TARGET_MODEL, DRAFT_MODEL):
         file = repository / model / "config.pbtxt"
         file.write_text(render_pbtxt(replace(parse_pbtxt(file.read_text()), decoupled=True)))
-    options = LaunchOptions(repository, repository.parent, timeout_s=120, **find_free_ports())
+    options = LaunchOptions(repository, repository.parent, serve=Serve(**find_free_ports()), timeout_s=120)
     with running_triton(options) as server:
         yield Served(server.grpc_url, request.param)
 

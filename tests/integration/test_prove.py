@@ -11,10 +11,11 @@ from click.testing import CliRunner
 
 from trt_spec.cli.main import main
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
-from trt_spec.deploy.launch import LaunchOptions, running_triton
-from trt_spec.deploy.ports import find_free_ports
+from trt_spec.deploy.host.launch import LaunchOptions, running_triton
+from trt_spec.deploy.host.ports import find_free_ports
+from trt_spec.deploy.host.server import RunningServer
 from trt_spec.deploy.repository import write_repository
-from trt_spec.deploy.server import RunningServer
+from trt_spec.spec.model import Serve
 from trt_spec.verify.conformance.rows import ROWS
 
 PROBED = {row.id for row in ROWS if row.probe is not None}
@@ -27,7 +28,10 @@ def serve_tiny(
     """serve(version, **params of the target engine) -> a running server of the tiny pair."""
 
     def serve(version: str, **params: int) -> Iterator[RunningServer]:
-        target, draft = build_tiny_engine("pair-target", **params), build_tiny_engine("pair-draft", max_draft_len=0)
+        target, draft = (
+            build_tiny_engine("pair-target", speculative_decoding_mode=2, **params),
+            build_tiny_engine("pair-draft", max_draft_len=0, speculative_decoding_mode=1),
+        )
         deployment = Deployment(
             name="tiny pair",
             id="0123",
@@ -40,10 +44,12 @@ def serve_tiny(
             max_output_len=32,
             max_seq_len=128,
             max_batch_size=4,
+            vocab_size=320,
+            draft_vocab_size=320,
         )
         root = tmp_path_factory.mktemp("prove")
         repository = write_repository(deployment, root / "repository")
-        options = LaunchOptions(repository=repository, workspace=root, timeout_s=120, **find_free_ports())
+        options = LaunchOptions(repository=repository, workspace=root, serve=Serve(**find_free_ports()), timeout_s=120)
         with running_triton(options) as server:
             yield server
 
@@ -67,9 +73,9 @@ def test_the_local_engine_keeps_every_rule_it_can_show(
         assert [proof for proof in record["proofs"] if proof["verdict"] == "differs"] == []
         assert code == 0
         assert verdicts.keys() == PROBED
-        # Engines of trtspec have no max_num_tokens unless they are told to; the others need outputs that are optional.
+        # Engines of trtspec have no max_num_tokens unless they are told to.
         unshown = {row for row, verdict in verdicts.items() if verdict != "held"}
-        assert unshown <= {"whole-prefix", "draft-log-probs", "block-reuse"}, record
+        assert unshown == {"whole-prefix"}, record
         assert record["engines"]["tensorrt_llm"]["stands_for"] == "trtspec's local engine"
         assert set(record["verified"]["rows"]["tensorrt_llm"]) == verdicts.keys() - unshown
         assert set(record["verified"]["rows"]["tensorrt_llm_draft"]) == {row.id for row in ROWS if row.on_draft}

@@ -3,8 +3,8 @@
 import pytest
 
 from trt_spec.build.run import BuildOptions, run_build
-from trt_spec.deploy.launch import running_triton
-from trt_spec.deploy.ports import find_free_ports
+from trt_spec.deploy.host.launch import running_triton
+from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
 from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import TARGET_MODEL

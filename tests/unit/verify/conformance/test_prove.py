@@ -217,7 +217,7 @@ def test_what_is_neither_spec_nor_address_is_bad_usage(target):
 
 @pytest.fixture
 def free_port() -> int:
-    from trt_spec.deploy.ports import find_free_ports
+    from trt_spec.deploy.host.ports import find_free_ports
 
     return find_free_ports()["grpc_port"]
 
