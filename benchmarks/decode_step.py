@@ -23,6 +23,7 @@ from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
 from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
+from trt_spec.serve.local_backend.feed import Piece, render_feed
 from trt_spec.verify.client import TritonClient
 
 STEPS = 48
@@ -41,7 +42,10 @@ class BareSession:
         options.intra_op_num_threads = 2
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self._session = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            str(folder / "model.onnx"),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["MatMulAddFusion"],
         )
         self._binding = self._session.io_binding()
         shape = (1, config["num_key_value_heads"], CAPACITY_TOKENS, config["head_size"])
@@ -50,15 +54,15 @@ class BareSession:
                 cache = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(shape, np.float32))
                 self._binding.bind_ortvalue_input(f"{kind}.{layer}", cache)
                 self._binding.bind_ortvalue_output(f"new_{kind}.{layer}", cache)
-        self._logits = np.empty((1, 1, config["vocab_size"]), np.float32)
+        self._kv_heads = config["num_key_value_heads"]
+        self._logits = np.empty((1, config["vocab_size"]), np.float32)
         self._binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(self._logits))
 
     def run(self, tokens: list[int], past: int) -> int:
-        self._binding.bind_cpu_input("input_ids", np.array([tokens], np.int64))
-        self._binding.bind_cpu_input("past_tokens", np.array([past], np.int64))
-        self._binding.bind_cpu_input("logits_rows", np.array([[len(tokens) - 1]], np.int64))
+        for name, values in render_feed([Piece(0, past, tokens, 1)], self._kv_heads).inputs.items():
+            self._binding.bind_cpu_input(name, values)
         self._session.run_with_iobinding(self._binding)
-        return int(self._logits[0, 0].argmax())
+        return int(self._logits[0].argmax())
 
     def step_s(self) -> float:
         """Seconds a step, over STEPS steps behind the prompt."""

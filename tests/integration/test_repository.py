@@ -62,6 +62,9 @@ def test_every_model_loads_and_answers(
         max_output_len=32,
         max_seq_len=128,
         max_batch_size=4,
+        vocab_size=320,
+        draft_vocab_size=320,
+        gathers_logits=True,
     )
     repository = write_repository(deployment, tmp_path / "work space" / "repository")
     options = LaunchOptions(

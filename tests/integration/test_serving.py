@@ -197,6 +197,81 @@ def test_an_end_id_of_the_clients_ends_the_answer(served):
         assert np.atleast_1d(answer.get("output_ids", [])).tolist() == before
 
 
+RULES = {
+    "penalties": {"repetition_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.2},
+    "repetition": {"repetition_penalty": 5.0},
+    "minimum": {"min_tokens": 20},
+    "minimum by its old name": {"min_length": 20},
+}
+
+
+@pytest.mark.parametrize("text", PROMPTS[:4])
+@pytest.mark.parametrize("rule", RULES)
+def test_b097_rules_hold_with_speculation_as_without(served, rule, text):
+    free = generate(served, text, num_draft_tokens=0)["text_output"]
+    plain = generate(served, text, num_draft_tokens=0, **RULES[rule])["text_output"]
+    assert "minimum" in rule or plain != free
+    for draft_tokens in (1, MAX_DRAFT_LEN):
+        answer = generate(served, text, num_draft_tokens=draft_tokens, **RULES[rule])
+        assert answer["text_output"] == plain
+        assert answer["total_draft_tokens"] > 0
+    assert "".join(event["text_output"] for event in events(served, text, **RULES[rule])) == plain
+
+
+def test_bad_words_are_never_said(served):
+    free = generate(served, "hello", num_draft_tokens=0)["text_output"]
+    word = next(letter for letter in free if letter.isascii() and letter.isprintable())  # the tiny models babble bytes
+    kept = [generate(served, "hello", bad_words=[word], num_draft_tokens=n)["text_output"] for n in (0, MAX_DRAFT_LEN)]
+    assert kept[0] == kept[1] != free
+
+
+@pytest.mark.parametrize("text", PROMPTS[:3])
+def test_b097_a_bias_holds_with_speculation_as_without(served, text):
+    bias = {"embedding_bias_words": ["x", "q"], "embedding_bias_weights": [100.0, 100.0]}
+    for more in ({}, {"frequency_penalty": 2.0}):
+        plain = generate(served, text, num_draft_tokens=0, **bias, **more)["text_output"]
+        assert len(plain) == 24 and set(plain) <= {"x", "q"}
+        answer = generate(served, text, num_draft_tokens=MAX_DRAFT_LEN, **bias, **more)
+        assert answer["text_output"] == plain
+        assert answer["total_accepted_draft_tokens"] > 0  # the draft was biased alike
+        assert "".join(event["text_output"] for event in events(served, text, **bias, **more)) == plain
+
+
+LOG_PROB_RULES = {
+    "greedy": {},
+    "penalties": {"repetition_penalty": 1.3, "presence_penalty": 0.5, "temperature": 0.7},
+    "minimum": {"min_tokens": 20},
+    "bias": {"embedding_bias_words": ["x"], "embedding_bias_weights": [3.0]},
+}
+
+
+@pytest.mark.parametrize("rule", LOG_PROB_RULES)
+def test_log_probs_with_speculation_are_those_without(served, rule):
+    asked = {"return_log_probs": True, "return_perf_metrics": True, **LOG_PROB_RULES[rule]}
+    plain = generate(served, "hello", num_draft_tokens=0, **asked)
+    assert len(plain["output_log_probs"]) == len(plain["output_ids"])
+    assert max(plain["output_log_probs"]) <= 0.0 and min(plain["output_log_probs"]) < -0.01
+    assert plain["cum_log_probs"] == pytest.approx(sum(plain["output_log_probs"]), rel=1e-4)
+    answer = generate(served, "hello", num_draft_tokens=MAX_DRAFT_LEN, **asked)
+    assert answer["output_ids"] == plain["output_ids"] and answer["total_draft_tokens"] > 0
+    np.testing.assert_allclose(answer["output_log_probs"], plain["output_log_probs"], atol=1e-3)
+    streamed = events(served, "hello", **asked)
+    told = np.concatenate([np.atleast_1d(event.get("output_log_probs", [])) for event in streamed])
+    np.testing.assert_allclose(told, plain["output_log_probs"], atol=1e-3)
+    assert streamed[-1]["cum_log_probs"] == pytest.approx(plain["cum_log_probs"], rel=1e-3)
+
+
+@pytest.mark.parametrize("draft_tokens", [0, MAX_DRAFT_LEN])
+def test_b098_an_answer_is_as_long_as_asked(served, draft_tokens):
+    stopped = generate(served, "hello", return_perf_metrics=True, num_draft_tokens=0)
+    end_id = int(np.atleast_1d(stopped["output_ids"])[0])
+    short = generate(served, "hello", end_id=end_id, num_draft_tokens=draft_tokens, return_perf_metrics=True)
+    assert np.atleast_1d(short.get("output_ids", [])).size == 0
+    for least in (1, 7, 10):
+        inputs = {"end_id": end_id, "min_tokens": least, "num_draft_tokens": draft_tokens, "return_perf_metrics": True}
+        assert np.atleast_1d(generate(served, "hello", **inputs)["output_ids"]).size >= least
+
+
 BAD_REQUESTS = {
     "no text": ({"max_tokens": 4}, "text_input"),
     "no max_tokens": ({"text_input": "a"}, "max_tokens"),
@@ -214,10 +289,19 @@ BAD_REQUESTS = {
     "top_p out of range": ({"text_input": "a", "max_tokens": 4, "top_p": 100.0}, "top_p is 100"),
     "top_k negative": ({"text_input": "a", "max_tokens": 4, "top_k": -2}, "top_k is -2"),
     "temperature negative": ({"text_input": "a", "max_tokens": 4, "temperature": -1.0}, "temperature is -1"),
-    "penalty": ({"text_input": "a", "max_tokens": 4, "repetition_penalty": 1.2}, "repetition_penalty"),
+    "penalty out of range": (
+        {"text_input": "a", "max_tokens": 4, "repetition_penalty": -1.0},
+        "repetition_penalty is -1",
+    ),
     "beams": ({"text_input": "a", "max_tokens": 4, "beam_width": 4}, "beam_width 4 is not supported"),
-    "minimum": ({"text_input": "a", "max_tokens": 4, "min_tokens": 3}, "min_tokens"),
-    "bad words": ({"text_input": "a", "max_tokens": 4, "bad_words": ["x"]}, "bad_words is not supported"),
+    "minimum over the maximum": ({"text_input": "a", "max_tokens": 4, "min_tokens": 5}, "more than max_tokens 4"),
+    "a dictionary of bad words": ({"text_input": "a", "max_tokens": 4, "bad_words": ["x"] * 300}, "at most 256"),
+    "several answers": ({"text_input": "a", "max_tokens": 4, "num_return_sequences": 2}, "Send a request for each"),
+    "bias without weights": (
+        {"text_input": "a", "max_tokens": 4, "embedding_bias_words": ["x"]},
+        "one weight for each word",
+    ),
+    "context logits": ({"text_input": "a", "max_tokens": 4, "return_context_logits": True}, "return_context_logits"),
     "guided": ({"text_input": "a", "max_tokens": 4, "guided_decoding_guide_type": "json"}, "guided_decoding"),
     "two seeds": ({"text_input": "a", "max_tokens": 4, "seed": 1, "random_seed": 2}, "two names of one input"),
     "wrong type": ({"text_input": "a", "max_tokens": "four"}, "unable to parse"),

@@ -45,15 +45,17 @@ def command(
     from trt_spec.util.cache import resolve_cache_dir
 
     loaded = load_spec(spec)
-    files = {
-        role: load_model_files(
-            model.model,
-            revision=model.revision,
+    models = loaded.models()
+    read = {  # one checkpoint may serve both roles
+        source: load_model_files(
+            source[0],
+            revision=source[1],
             cache_dir=resolve_cache_dir(),
-            offline=not online and is_known_model(model.model),
+            offline=not online and is_known_model(source[0]),
         )
-        for role, model in loaded.models().items()
+        for source in dict.fromkeys((model.model, model.revision) for model in models.values())
     }
+    files = {role: read[model.model, model.revision] for role, model in models.items()}
     plan = make_plan(
         loaded, files, PlanOptions(resolve_workspace(loaded.name, workspace), _read_alpha(report), accept_derived)
     )

@@ -47,8 +47,9 @@ class Deployment:
 
     ``id`` is the manifest's ``resolve_deployment_id``. ``draft`` is None for a target alone, and ``max_draft_len`` is 0
     then. ``tokenizer_dir`` None leaves the tokenizer out of the repository, which cannot be served until it is added.
-    ``logits_dtype`` is Triton's name of the type that the engines give logits in; ``fast_logits`` hands the draft's
-    from GPU to GPU. ``max_queue_requests`` may wait for each model before more are refused.
+    ``logits_dtype`` is Triton's name of the type that the engines give logits in, ``gathers_logits`` whether they give
+    those of new tokens at all; ``fast_logits`` hands the draft's from GPU to GPU. ``vocab_size`` is the target's.
+    ``max_queue_requests`` may wait for each model before more are refused.
     """
 
     name: str
@@ -62,8 +63,11 @@ class Deployment:
     max_output_len: int
     max_seq_len: int
     max_batch_size: int
+    vocab_size: int
+    draft_vocab_size: int = 0
     max_queue_requests: int = 256
     logits_dtype: str = "FP32"
+    gathers_logits: bool = False
     fast_logits: bool = False
 
     def engines(self) -> Iterator[tuple[Role, EngineDeployment]]:

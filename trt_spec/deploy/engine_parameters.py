@@ -71,6 +71,11 @@ STATED: Mapping[str, Stated] = {
     "sink_token_length": Stated(UNSET, "unset is none"),
     "iter_stats_max_iterations": Stated("1000", "ExecutorConfig::kDefaultIterStatsMaxIterations (executor.h)"),
     "request_stats_max_iterations": Stated("0", "ExecutorConfig::kDefaultRequestStatsMaxIterations (executor.h)"),
+    "normalize_log_probs": Stated(
+        "false",
+        "the documented true divides by the mass of the top-k candidates, so that greedy decoding reads 0 everywhere "
+        "(tensorrtllm_backend issue 276); TensorRT-LLM has changed its own default (pull request 12366)",
+    ),
     "lora_cache_host_memory_bytes": Stated(
         str(1 << 30), "the documented 1G, in digits: the backend reads '1G' as one byte (std::stoull)"
     ),

@@ -25,7 +25,7 @@ from trt_spec.deploy.parameter_names import (
 )
 from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, render_pbtxt
 from trt_spec.plan.engine_record import MODEL_NAMES
-from trt_spec.serve.contract import DRAFT_MODEL, SEED_NAMES, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
+from trt_spec.serve.contract import DRAFT_MODEL, SEED_NAMES, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL, LogProbSource
 
 REPOSITORY_KIND = "model repository"
 SERVE_PACKAGE = "trtspec_serve"  # the name under which trt_spec.serve is copied beside each model.py
@@ -163,6 +163,10 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
         # Engines that hold fewer sequences than are in flight would read every prompt anew in every round.
         "max_inflight_requests": str(deployment.max_batch_size),
         "max_queue_requests": str(deployment.max_queue_requests),
+        # A bias has the engine's length (tensorrtllm_backend's own has the tokenizer's, which may be another).
+        "vocab_size": str(deployment.vocab_size),
+        "draft_vocab_size": str(deployment.draft_vocab_size),
+        "log_probs": _find_log_probs(deployment),
     }
     return ModelConfig(
         name=name,
@@ -179,6 +183,13 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
 def _find_seed_name(engine: ModelDialect) -> str:
     """1.x renamed the seed of a request; the orchestrator sends one to the engines under the name they know."""
     return next(tensor.name for tensor in engine.inputs if tensor.name in SEED_NAMES)
+
+
+def _find_log_probs(deployment: Deployment) -> LogProbSource:
+    """An engine for drafts from outside leaves log-probabilities unset (TensorRT-LLM, externalDraftTokensLayer.cpp)."""
+    if deployment.draft is None:
+        return "engine"
+    return "logits" if deployment.gathers_logits else "none"
 
 
 def _extend(recorded: tuple[Tensor, ...], added: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
 from trt_spec.deploy.parameter_names import TRITON_DTYPES
 from trt_spec.errors import SpecError
+from trt_spec.plan.limits import gathers_logits
 from trt_spec.plan.manifest import Manifest, resolve_deployment_id
 from trt_spec.plan.placement import Placement, RolePlacement, plan_placement
 from trt_spec.plan.workspace import Workspace
@@ -44,8 +45,11 @@ def resolve_deployment(
         max_output_len=spec.limits.max_output_len,
         max_seq_len=manifest.engines["target"].max_seq_len,
         max_batch_size=spec.limits.max_batch_size,
+        vocab_size=manifest.engines["target"].vocab_size,
+        draft_vocab_size=0 if draft is None else manifest.engines["draft"].vocab_size,
         max_queue_requests=spec.serve.max_queue_size,
         logits_dtype=_resolve_logits_type(manifest),
+        gathers_logits=spec.backend == "onnx" or gathers_logits(spec),
         fast_logits=placement is not None and placement.fast_logits,
     )
 

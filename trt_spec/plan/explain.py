@@ -10,6 +10,7 @@ from trt_spec.plan.hardware import GIB
 from trt_spec.plan.limits import EngineLimits
 from trt_spec.plan.llmapi_explain import explain_llmapi
 from trt_spec.plan.plan import EnginePlan, Plan
+from trt_spec.plan.self_draft import explain_self_draft
 
 
 def explain(plan: Plan, field: str) -> Explanation:
@@ -30,7 +31,7 @@ def explain_all(plan: Plan) -> tuple[Explanation, ...]:
     if plan.llmapi is not None:
         return explain_llmapi(plan.llmapi.plan, plan.llmapi.launch.world_size)
     if plan.engine is None:
-        return tuple(
+        lengths = (
             Explanation(
                 f"{step.role}.max_seq_len",
                 str(step.params["max_seq_len"]),
@@ -40,6 +41,7 @@ def explain_all(plan: Plan) -> tuple[Explanation, ...]:
             )
             for step in plan.steps
         )
+        return (*lengths, *(() if plan.self_draft is None else explain_self_draft(plan.self_draft)))
     limits = (item for role in plan.engine.limits.values() for item in _explain_limits(plan, role))
     return (
         *limits,

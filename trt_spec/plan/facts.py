@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trt_spec.errors import SpecError
+from trt_spec.plan.features import check_features
 
 FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2"}
 ROPE_TYPES = ("default", "linear", "llama3")
@@ -78,7 +79,7 @@ def resolve_facts(config: Mapping[str, Any], *, source: str) -> ModelFacts:
             f"{source}: architecture {architecture!r} is not supported.",
             remedy=f"Supported architectures: {', '.join(FAMILIES)}.",
         )
-    _check_features(config, source)
+    check_features(config, source)
     hidden_size, heads = _positive(config, "hidden_size", source), _positive(config, "num_attention_heads", source)
     kv_heads = _positive(config, "num_key_value_heads", source, default=heads)
     if heads % kv_heads:
@@ -146,19 +147,6 @@ def _positive(config: Mapping[str, Any], key: str, source: str, *, default: int 
     return value
 
 
-def _check_features(config: Mapping[str, Any], source: str) -> None:
-    if config.get("use_sliding_window") or (config.get("sliding_window") and config.get("model_type") != "qwen2"):
-        raise SpecError(
-            f"{source}: sliding-window attention is not supported.",
-            remedy="Set use_sliding_window to false only if the model was trained without it.",
-        )
-    activation = config.get("hidden_act", "silu")
-    if activation not in ("silu", "swish"):
-        raise SpecError(f"{source}: hidden_act {activation!r} is not supported.", remedy="Expected 'silu'.")
-    if _number(config, "partial_rotary_factor", source, default=1.0) != 1.0:
-        raise SpecError(f"{source}: partial rotary embeddings are not supported.", remedy="Choose another model.")
-
-
 def _rope(config: Mapping[str, Any], source: str) -> tuple[float, RopeScaling | None]:
     settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(settings, Mapping):
@@ -173,6 +161,7 @@ def _rope(config: Mapping[str, Any], source: str) -> tuple[float, RopeScaling | 
             remedy=f"Supported rope types: {', '.join(ROPE_TYPES)}.",
         )
     if rope_type == "default":
+        _check_unscaled(settings, source)
         return theta, None
     # A key that is missing reads as 0, which is no positive number: one message for both.
     factor = _number(settings, "factor", source, default=0.0)
@@ -181,6 +170,15 @@ def _rope(config: Mapping[str, Any], source: str) -> tuple[float, RopeScaling | 
     low, high = (_number(settings, key, source, default=0.0) for key in ("low_freq_factor", "high_freq_factor"))
     context = _positive(settings, "original_max_position_embeddings", source)
     return theta, RopeScaling("llama3", factor, low, high, context)
+
+
+def _check_unscaled(settings: Mapping[str, Any], source: str) -> None:
+    """Rope settings without a type must not say more than the base: a stretch, or settings by kind of layer."""
+    if settings.get("factor") not in (None, 1, 1.0) or any(isinstance(value, Mapping) for value in settings.values()):
+        raise SpecError(
+            f"{source}: the rope settings {dict(settings)!r} scale positions, but name no rope type for all layers.",
+            remedy=f"Supported rope types: {', '.join(ROPE_TYPES)}.",
+        )
 
 
 def rotary_frequencies(facts: ModelFacts) -> list[float]:

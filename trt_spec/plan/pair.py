@@ -14,7 +14,7 @@ from trt_spec.plan.shapes import padded_vocab_size
 from trt_spec.plan.tokenizer import Tokenizer, first_merge_difference, resolve_tokenizer
 from trt_spec.plan.trtllm_argv import LOGITS_DTYPE
 from trt_spec.plan.vocabulary import SAME_FAMILY_REMEDY, compare_vocabularies
-from trt_spec.spec.model import Model, Spec
+from trt_spec.spec.model import Draft, Model, Spec
 
 DTYPE_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 QUANTIZED_BITS = {"fp8": 8, "fp8_rowwise": 8, "int8": 8, "int4": 4}
@@ -226,8 +226,10 @@ def _and_logits(spec: Spec) -> str:
     return "" if spec.speculation.accept == "tokens" else f" and {LOGITS_DTYPE} logits"
 
 
-def _check_gain(spec: Spec, draft: Model, target_facts: ModelFacts, draft_facts: ModelFacts) -> Iterator[Finding]:
+def _check_gain(spec: Spec, draft: Draft, target_facts: ModelFacts, draft_facts: ModelFacts) -> Iterator[Finding]:
     """A step reads every weight once, so the bytes of weights compare the cost of a step."""
+    if draft.is_self:
+        return  # plan_self_draft says what it costs
     bits = [_weight_bits(spec, spec.target, target_facts), _weight_bits(spec, draft, draft_facts)]
     is_same = (draft.model, draft.revision) == (spec.target.model, spec.target.revision)
     if is_same and bits[1] >= bits[0]:

@@ -22,9 +22,10 @@ from trt_spec.plan.pair import check_pair
 from trt_spec.plan.placement import Placement, plan_placement
 from trt_spec.plan.priors import choose_acceptance
 from trt_spec.plan.rope import check_rope
+from trt_spec.plan.self_draft import SelfDraft, judge_self_draft, plan_self_draft, resolve_draft_files
 from trt_spec.plan.shapes import check_shapes, check_stages
 from trt_spec.plan.sizing import plan_sizing
-from trt_spec.plan.source_quantization import judge_source_quantization
+from trt_spec.plan.source_quantization import judge_quantized_source, judge_source_quantization
 from trt_spec.plan.speed import SpeedPrediction, judge_speed, predict, resolve_speed_inputs
 from trt_spec.plan.steps import Step, plan_onnx_steps
 from trt_spec.plan.toolchain import Profile, judge_derived, resolve_profile
@@ -56,7 +57,10 @@ class LlmapiServing:
 
 @dataclass(frozen=True)
 class Plan:
-    """``findings`` are ordered by severity; ``steps`` are empty when something refuses the build."""
+    """``findings`` are ordered by severity; ``steps`` are empty when something refuses the build.
+
+    ``self_draft`` is what a draft from the target's own weights costs and may bring.
+    """
 
     spec: Spec
     files: Mapping[Role, ModelFiles]
@@ -65,6 +69,7 @@ class Plan:
     steps: tuple[Step, ...]
     engine: EnginePlan | None
     llmapi: LlmapiServing | None = None
+    self_draft: SelfDraft | None = None
 
     @property
     def refused(self) -> bool:
@@ -89,14 +94,33 @@ def make_plan(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions
     ]
     if is_refused(tuple(findings)):  # facts of such a model cannot be resolved
         return Plan(spec, files, {}, _ordered(findings), (), None)
+    target = resolve_facts(files["target"].config, source=_config_of(files["target"]))
+    findings += judge_self_draft(spec, target.layers)
+    if is_refused(tuple(findings)):  # there is no such draft
+        return Plan(spec, files, {}, _ordered(findings), (), None)
+    files = resolve_draft_files(spec, files)
     facts = {role: resolve_facts(known.config, source=_config_of(known)) for role, known in files.items()}
     findings += check_pair(spec, files["target"], files.get("draft", files["target"]))
     for role, model in spec.models().items():
         parallel = model.tensor_parallel, model.pipeline_parallel
         findings += check_shapes(facts[role], *parallel, role, spec.speculation.accept)
     if spec.backend == "onnx":
-        return Plan(spec, files, facts, _ordered(findings), plan_onnx_steps(spec), None)
+        return _plan_onnx(spec, files, facts, findings, options)
     return _plan_engine(spec, files, facts, findings, options)
+
+
+def _plan_onnx(
+    spec: Spec,
+    files: Mapping[Role, ModelFiles],
+    facts: Mapping[Role, ModelFacts],
+    findings: list[Finding],
+    options: PlanOptions,
+) -> Plan:
+    self_draft = plan_self_draft(spec, facts, options.measured_alpha)
+    findings += judge_quantized_source(spec, files)
+    findings += () if self_draft is None else self_draft.findings()
+    steps = () if is_refused(tuple(findings)) else plan_onnx_steps(spec)
+    return Plan(spec, files, facts, _ordered(findings), steps, None, self_draft=self_draft)
 
 
 def _plan_llmapi(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions) -> Plan:

@@ -79,11 +79,17 @@ def choose_acceptance(
     ``measured_alpha`` is ``acceptance.alpha`` of the report that `trtspec verify` writes. Raises SpecError for a value
     that is no probability.
     """
+    given = given_acceptance(spec_alpha, measured_alpha)
+    return prior_acceptance(draft_parameters, target_parameters, prompt_tokens) if given is None else given
+
+
+def given_acceptance(spec_alpha: float | None, measured_alpha: float | None) -> Acceptance | None:
+    """What the spec says, else what a report measured, else None. Raises SpecError for what is no probability."""
     if spec_alpha is not None:
         return _given(spec_alpha, "spec", "acceptance is the one the spec states")
     if measured_alpha is not None:
         return _given(measured_alpha, "measured", "acceptance was measured by trtspec verify, on the report's prompts")
-    return prior_acceptance(draft_parameters, target_parameters, prompt_tokens)
+    return None
 
 
 def prior_acceptance(draft_parameters: int, target_parameters: int, prompt_tokens: int) -> Acceptance:

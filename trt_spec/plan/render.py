@@ -52,6 +52,8 @@ def render_json(plan: Plan) -> str:
             "speed": {**asdict(engine.speed), "draft_len_by_batch": engine.speed.draft_len_by_batch},
             "launch": _render_launch(engine.launch),
         }
+    if plan.self_draft is not None:
+        document["self_draft"] = asdict(plan.self_draft)
     if plan.llmapi is not None:
         document["llmapi"] = _render_llmapi(plan.llmapi)
     return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"

@@ -9,8 +9,12 @@ from trt_spec.plan.model_files import ModelFiles
 from trt_spec.spec.model import Role, Spec
 
 UNQUANTISED = "none"
+UNQUANTISED_REMEDY = "Name the unquantised checkpoint, and choose `quantization` in the spec."
 SPEC_NAMES = {"FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8_rowwise"}
 """TensorRT-LLM's QuantAlgo, and the spec's ``quantization`` that builds from such weights without changing them."""
+
+CONFIG_KEYS = ("quantization_config", "compression_config")
+"""Where config.json says it; the second is what older compressed-tensors wrote."""
 
 METHOD_ALGORITHMS = {"fbgemm_fp8": "FP8_PER_CHANNEL_PER_TOKEN"}
 """``quantization_config.quant_method`` of a config.json, by TensorRT-LLM's llm_utils; ModelOpt writes the algorithm."""
@@ -24,11 +28,29 @@ def resolve_source_quantization(files: ModelFiles) -> str:
     recorded = files.quantization.get("quantization")
     if isinstance(recorded, Mapping) and recorded.get("quant_algo"):
         return str(recorded["quant_algo"])
-    config = files.config.get("quantization_config")
-    if not isinstance(config, Mapping):
+    config = next((files.config[key] for key in CONFIG_KEYS if files.config.get(key) is not None), None)
+    if config is None:
         return UNQUANTISED
+    if not isinstance(config, Mapping):
+        return "UNKNOWN"
     method = str(config.get("quant_method") or "unknown")
     return str(config.get("quant_algo") or METHOD_ALGORITHMS.get(method, method.upper()))
+
+
+def judge_quantized_source(spec: Spec, files: Mapping[Role, ModelFiles]) -> tuple[Finding, ...]:
+    """A refusal for each quantised checkpoint: backend onnx quantises by itself, from unquantised weights."""
+    stored = {role: resolve_source_quantization(files[role]) for role in spec.models()}
+    return tuple(
+        Finding(
+            "source-quantization",
+            "refuse",
+            f"{role}: the weights of {files[role].reference} are stored in {kind}; onnx needs unquantised ones.",
+            UNQUANTISED_REMEDY,
+            role,
+        )
+        for role, kind in stored.items()
+        if kind != UNQUANTISED
+    )
 
 
 def judge_source_quantization(spec: Spec, files: Mapping[Role, ModelFiles]) -> tuple[Finding, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_spec.spec.model import Model, Role, Spec
+from trt_spec.spec.model import Draft, Model, Role, Spec
 
 WEIGHT_BITS = {"none": 32, "int8": 8, "int4": 4}
 SPECULATIVE_DECODING_MODE = {"none": 1, "draft_tokens_external": 2}
@@ -41,7 +41,7 @@ def _plan_onnx_engine(spec: Spec, role: Role, model: Model) -> Step:
     limits = spec.limits
     verifies = role == "target" and spec.draft is not None
     max_draft_len = spec.speculation.max_draft_len if verifies else 0
-    params = {
+    params: dict[str, Any] = {
         "weight_bits": WEIGHT_BITS[model.quantization],
         "max_batch_size": limits.max_batch_size,
         "max_input_len": limits.max_input_len,
@@ -50,4 +50,6 @@ def _plan_onnx_engine(spec: Spec, role: Role, model: Model) -> Step:
         "max_seq_len": limits.max_input_len + limits.max_output_len + max_draft_len,
         "speculative_decoding_mode": SPECULATIVE_DECODING_MODE["draft_tokens_external" if verifies else "none"],
     }
+    if isinstance(model, Draft) and model.layers is not None:
+        params["layers"] = list(model.layers)
     return Step(id=f"engine-{role}", kind="onnx_engine", role=role, source=model.model, params=params)

@@ -5,26 +5,28 @@ TensorRT-LLM renamed ``random_seed`` to ``seed`` and ``min_length`` to ``min_tok
 
 from __future__ import annotations
 
+from typing import Literal
+
 TARGET_MODEL = "tensorrt_llm"
 DRAFT_MODEL = "tensorrt_llm_draft"
 UNARY_MODEL = "tensorrt_llm_bls"
 STREAMING_MODEL = "ensemble"
 SEED_NAMES = ("seed", "random_seed")
+MIN_TOKENS_NAMES = ("min_tokens", "min_length")  # renamed in the same version as the seed
+
+LogProbSource = Literal["engine", "logits", "none"]
+"""Where log-probabilities come from: an engine built for drafts from outside leaves its own unset."""
 
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "beam_width": (0, 1),
     "num_return_sequences": (0, 1),
-    "repetition_penalty": (0.0, 1.0),
-    "presence_penalty": (0.0,),
-    "frequency_penalty": (0.0,),
     "length_penalty": (0.0, 1.0),
     "len_penalty": (0.0, 1.0),
     "early_stopping": (False, True),  # concerns beam search alone
     "beam_search_diversity_rate": (0.0,),
-    "min_tokens": (0, 1),
-    "min_length": (0, 1),
     "runtime_top_p_min": (0.0,),
     "runtime_top_p_decay": (0.0, 1.0),
+    "runtime_top_p_reset_ids": (-1,),
     "return_log_probs": (False,),
     "return_context_logits": (False,),
     "return_generation_logits": (False,),
@@ -37,9 +39,17 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
 }
 """Values of optional inputs that ask for nothing; clients of NVIDIA's templates send many of them always."""
 
+ADVICE: dict[str, str] = {
+    "num_return_sequences": "Send a request for each answer, with a seed of its own: they share the prompt's cache.",
+    "beam_width": "Speculation from a draft model knows no beams.",
+}
+"""What a refused client may do instead."""
+
 HARMLESS = frozenset(
     {
         "pad_id",  # answers are never padded
+        "decoder_input_ids",  # read for encoder-decoder models alone (tensorrtllm_backend v0.18.2, utils.cc), and
+        "decoder_input_lengths",  # sent with every request by NVIDIA's preprocessing
         "retention_token_range_starts",  # hints to a block cache change no token
         "retention_token_range_ends",
         "retention_token_range_priorities",

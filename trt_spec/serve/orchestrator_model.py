@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .answer import Answer
+from .contract import LogProbSource
 from .event_loop import EventLoopThread
 from .metrics import OrchestratorMetrics, Outcome, RequestFigures
 from .speculate import RoundCounts, speculate
 from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
-from .triton_engines import EngineFailed, TritonEngines
+from .triton_engines import EngineFailed, EngineModel, TritonEngines
 from .triton_request import BadRequest, TensorReader, read_parameters
 
 
@@ -49,12 +50,15 @@ class TritonPythonModel:
             version=args["model_version"],
             max_draft_len=self._limits.max_draft_len,
         )
+        draft = parameters.get("tensorrt_llm_draft_model_name")
+        self._log_probs = cast(LogProbSource, parameters["log_probs"])
         self._engines = TritonEngines(
             triton,
-            target=parameters["tensorrt_llm_model_name"],
-            draft=parameters.get("tensorrt_llm_draft_model_name") or None,
+            target=EngineModel(parameters["tensorrt_llm_model_name"], self._limits.vocab_size),
+            draft=EngineModel(draft, int(parameters["draft_vocab_size"])) if draft else None,
             seed_name=parameters["engine_seed_name"],
             on_draft_failure=self._metrics.count_draft_failure,
+            log_probs=self._log_probs,
         )
         self._slots = asyncio.Semaphore(self._limits.max_inflight_requests)
         self._admitted = self._running = 0
@@ -125,6 +129,12 @@ class TritonPythonModel:
         text_request = read_text_request(TensorReader(request), request.parameters(), self._limits, self._tokenizer)
         if text_request.speculation.streams and not self._decoupled:
             raise BadRequest("stream is true, but this model gives one response; stream from the model ensemble.")
+        if text_request.speculation.wants_log_probs and self._log_probs == "none":
+            raise BadRequest(
+                "return_log_probs is not supported here: a target engine that verifies drafts leaves them unset, and "
+                "this one gathers no logits to compute them from. Deploy with speculation.accept logits, or the target "
+                "alone."
+            )
         answer = Answer(self._tokenizer, text_request.stop_texts)
         text, ids_sent = text_request.echo, 0
         async for new_ids in speculate(self._engines, text_request.speculation, figures.counts):
@@ -135,7 +145,7 @@ class TritonPythonModel:
             if answer.stopped:
                 break
             if text_request.speculation.streams and text:
-                outputs = self._outputs(text_request, text, answer.ids[ids_sent:], figures.counts)
+                outputs = self._outputs(text_request, text, answer.ids, ids_sent, figures.counts)
                 sender.send(self._triton.InferenceResponse(outputs))
                 figures.show_text()
                 text, ids_sent = "", len(answer.ids)
@@ -144,13 +154,18 @@ class TritonPythonModel:
         if ids_sent and not text and ids_sent == len(answer.ids):
             sender.send(flags=final)  # everything is said already
             return
-        outputs = self._outputs(text_request, text, answer.ids[ids_sent:], figures.counts)
+        outputs = self._outputs(text_request, text, answer.ids, ids_sent, figures.counts)
         sender.send(self._triton.InferenceResponse(outputs), flags=final)
         if text_request.speculation.streams and text:
             figures.show_text()
 
-    def _outputs(self, request: TextRequest, text: str, ids: list[int], counts: RoundCounts) -> list[Any]:
-        """One response: the new text, the counts so far, and on request the new ids and the counts round by round."""
+    def _outputs(
+        self, request: TextRequest, text: str, ids: list[int], ids_sent: int, counts: RoundCounts
+    ) -> list[Any]:
+        """One response: the new text, the counts so far, and on request what concerns the new ids of the answer.
+
+        Its cumulative log-probability is the sum over all ids so far, whatever ended it.
+        """
         drafted, accepted = sum(counts.drafted), sum(counts.accepted)
         values: dict[str, Any] = {
             "text_output": np.array([[text.encode("utf-8")]], np.object_),
@@ -160,7 +175,11 @@ class TritonPythonModel:
             "draft_rounds": np.array([[len(counts.drafted)]], np.int32),
         }
         if request.wants_details:
-            values["output_ids"] = np.array([ids], np.int32)
+            values["output_ids"] = np.array([ids[ids_sent:]], np.int32)
             values["round_draft_tokens"] = np.array([counts.drafted], np.int32)
             values["round_accepted_draft_tokens"] = np.array([counts.accepted], np.int32)
+        if request.speculation.wants_log_probs:
+            log_probs = np.array(counts.log_probs[: len(ids)], np.float32)
+            values["output_log_probs"] = log_probs[None, None, ids_sent:]
+            values["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
         return [self._triton.Tensor(name, value) for name, value in values.items()]

@@ -62,8 +62,8 @@ def _spec_error(file: Path, listed: list[tuple[int, Fault]]) -> SpecError:
 def _with_absolute_folders(spec: Spec, folder: Path) -> tuple[Spec | None, tuple[Fault, ...]]:
     changed: dict[str, Model] = {}
     faults: list[Fault] = []
-    for role, model in spec.models().items():
-        if judge_reference(model.model) != "folder":
+    for role, model in (("target", spec.target), ("draft", spec.draft)):
+        if model is None or judge_reference(model.model) != "folder":
             continue
         expanded = os.path.expanduser(model.model)  # noqa: PTH111 (pathlib raises for an unknown user)
         if expanded.startswith("~"):

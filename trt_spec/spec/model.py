@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, Strict, model_validator
 
 from trt_spec.spec.rules import BrokenRulesError, judge_spec
+from trt_spec.spec.self_draft import SELF
 
 Backend = Literal["engine", "onnx", "llmapi"]
 TargetName = Literal["triton", "compose", "k8s", "slurm"]  # hosts that `trtspec deploy --to` writes launch files for
@@ -43,6 +44,7 @@ MAX_TOKENS = 2**24  # longer than any published context window, and batch sums s
 MAX_BATCH_SIZE = 4096
 MAX_PORT = 65535
 MAX_QUEUE_SIZE = 2**20
+MAX_LAYERS = 4096  # more than any published model has
 
 FlagName = Annotated[str, Field(pattern=FLAG_PATTERN)]
 FlagValue = str | int | FiniteFloat | bool
@@ -51,6 +53,9 @@ TokenCount = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Port = Annotated[int, Field(ge=1, le=MAX_PORT)]
 # A list of YAML or JSON becomes a tuple; its elements stay strictly typed.
 GpuIndices = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), Strict(False)]
+LayerIndices = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=MAX_LAYERS)], ...], Field(min_length=1, max_length=MAX_LAYERS), Strict(False)
+]
 
 
 class _Section(BaseModel):
@@ -104,6 +109,26 @@ class Model(_Section):
         description="GPU indices to use, counted from 0 over all nodes, one for each rank (tensor_parallel times "
         "pipeline_parallel); the first ones if absent.",
     )
+
+
+class Draft(Model):
+    """The model that proposes tokens: a checkpoint of its own, or one made from the target's weights (onnx only)."""
+
+    model: str = Field(
+        min_length=1,
+        description="As the target's, or self: the target's own checkpoint, shrunk by layers, by a coarser "
+        "quantization than the target's, or by both (onnx only).",
+    )
+    layers: LayerIndices | None = Field(
+        default=None,
+        description="Layers of the target that the draft keeps, counted from 0, rising; all of them if absent. With "
+        "model self only.",
+    )
+
+    @property
+    def is_self(self) -> bool:
+        """Whether it is made from the target's weights."""
+        return self.model == SELF
 
 
 class Speculation(_Section):
@@ -192,7 +217,7 @@ class Spec(_Section):
     )
     hardware: Hardware | None = Field(default=None, description="The GPU machine; backend onnx needs none.")
     target: Model = Field(description="The model whose output is served.")
-    draft: Model | None = Field(default=None, description="The smaller model that proposes tokens.")
+    draft: Draft | None = Field(default=None, description="The smaller model that proposes tokens.")
     speculation: Speculation = Field(default=Speculation(), description="Drafting, acceptance and adaptation.")
     limits: Limits = Field(default=Limits(), description="Batch size and lengths to build for.")
     build_flags: dict[Role, Flags] = Field(
@@ -202,8 +227,14 @@ class Spec(_Section):
     serve: Serve = Field(default=Serve(), description="Address, ports and queues of Triton.")
 
     def models(self) -> dict[Role, Model]:
-        """The models of the pair by role, target first; without a draft section the target alone."""
-        return {"target": self.target} if self.draft is None else {"target": self.target, "draft": self.draft}
+        """The models of the pair by role, target first; without a draft section the target alone.
+
+        A draft from the target's own weights names the target's checkpoint here, in place of ``self``.
+        """
+        if self.draft is None:
+            return {"target": self.target}
+        source = {"model": self.target.model, "revision": self.target.revision}
+        return {"target": self.target, "draft": self.draft.model_copy(update=source if self.draft.is_self else {})}
 
     @model_validator(mode="after")
     def _check_rules(self) -> Spec:

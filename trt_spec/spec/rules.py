@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from trt_spec.spec.self_draft import SELF, judge_self_draft
 from trt_spec.util.text import printable
 
 if TYPE_CHECKING:
@@ -220,6 +221,8 @@ def _is_ipv4(text: str) -> bool:
 
 
 def _reference(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
+    if model.model == SELF:
+        return  # judged by _self_draft
     kind = judge_reference(model.model)
     if kind is None:
         yield (
@@ -340,6 +343,15 @@ def _draft_of_llmapi(spec: Spec) -> Iterator[Fault]:
         )
 
 
+def _self_draft(spec: Spec) -> Iterator[Fault]:
+    if spec.target.model == SELF:
+        message = f"found {SELF}, expected a model: only a draft is made from the weights of the target"
+        yield Fault(("target", "model"), message)
+    if spec.draft is not None:
+        for key, message in judge_self_draft(spec, spec.draft):
+            yield Fault(("draft", key), message)
+
+
 _ModelRule = Callable[["Spec", "Model"], Iterator[tuple[str, str]]]
 _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _version,
@@ -350,6 +362,7 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _build_flags,
     _draft_of_llmapi,
     _host,
+    _self_draft,
     partial(_ports, first="http_port", second="grpc_port"),
     partial(_ports, first="http_port", second="metrics_port"),
     partial(_ports, first="grpc_port", second="metrics_port"),

@@ -65,6 +65,17 @@ def parse_url(url: str) -> str:
     return address
 
 
+def channel_options(address: str) -> list[tuple[str, int]]:
+    """gRPC options for a server on ``address``: messages of any size, and no proxy to this machine."""
+    options = [
+        ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ]
+    if _LOOPBACK.match(address):
+        options.append(("grpc.enable_http_proxy", 0))  # http_proxy of the environment is not meant for this
+    return options
+
+
 class TritonClient:
     """Connection to one server; use it as a context manager.
 
@@ -84,13 +95,7 @@ class TritonClient:
         self.deadline_s = deadline_s
         self._connect_deadline_s = connect_deadline_s
         self._error: type[Exception] = triton.InferenceServerException
-        options: list[tuple[str, int]] = [
-            ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-        ]
-        if _LOOPBACK.match(self.url):
-            options.append(("grpc.enable_http_proxy", 0))  # http_proxy of the environment is not meant for this
-        self._client = triton.InferenceServerClient(self.url, channel_args=options)
+        self._client = triton.InferenceServerClient(self.url, channel_args=channel_options(self.url))
         self._interfaces: dict[str, ModelInterface] = {}
 
     def __enter__(self) -> TritonClient:
@@ -107,7 +112,7 @@ class TritonClient:
             metadata = self._client.get_server_metadata(client_timeout=self._connect_deadline_s)
         except self._error as error:
             raise EnvironmentMissing(
-                f"No Triton server answers on {self.url} ({_reason(error)}).",
+                f"No Triton server answers on {self.url} ({reason(error)}).",
                 remedy="Start it with `trtspec serve SPEC`, or give the gRPC address of a running one with --url.",
             ) from error
         for model, role in ROLES.items():
@@ -299,7 +304,7 @@ class TritonClient:
                 remedy="Its log's last lines say why; send this prompt alone to see it again.",
             )
         return StepFailed(
-            f"{model} ({ROLES[model]}) refused {label}: {_reason(error)}.",
+            f"{model} ({ROLES[model]}) refused {label}: {reason(error)}.",
             remedy="Correct the request (--prompts, --max-tokens) or the deployment as the server's message says.",
         )
 
@@ -311,6 +316,7 @@ def _no_response(deadline_s: float, model: str, label: str) -> StepFailed:
     )
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """The server's own words, on one line, without the full stop."""
     message = getattr(error, "message", lambda: str(error))() or str(error)
     return " ".join(str(message).split()).rstrip(".")

@@ -9,7 +9,7 @@ from typing import Any
 from trt_spec.errors import SpecError
 from trt_spec.plan.manifest import load_manifest, resolve_deployment_id
 from trt_spec.plan.workspace import Workspace
-from trt_spec.spec.model import Model, Spec
+from trt_spec.spec.model import Draft, Model, Spec
 from trt_spec.verify.judge import near_tie_gap
 from trt_spec.verify.run import DEFAULT_MAX_TOKENS, VerifyOptions
 
@@ -28,12 +28,9 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
             f"The spec {spec.name!r} serves its target alone, so there is no speculation to verify.",
             remedy="Add a draft section, build, deploy and serve it, then verify.",
         )
-    server = _read_json(workspace.root / "server.json")
-    _check_current(server, workspace)
-    host = server.get("host", spec.serve.host)
     engine = workspace.engine("target")
     return VerifyOptions(
-        url=f"{_REACHED_AS.get(host, host)}:{server.get('grpc_port', spec.serve.grpc_port)}",
+        url=resolve_url(spec, workspace),
         tokenizer_folder=engine if (engine / "tokenizer.json").is_file() else None,
         near_tie_gap=near_tie_gap(_resolve_dtype(spec, engine)),
         num_draft_tokens=spec.speculation.max_draft_len,
@@ -41,6 +38,17 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
         models={role: _describe_model(model) for role, model in spec.models().items()},
         report_folder=workspace.reports,
     )
+
+
+def resolve_url(spec: Spec, workspace: Workspace) -> str:
+    """HOST:PORT of gRPC: of the server that runs on this workspace, or the spec's own if none runs.
+
+    Raises SpecError when server.json cannot be read, or tells of an older build.
+    """
+    server = _read_json(workspace.root / "server.json")
+    _check_current(server, workspace)
+    host = server.get("host", spec.serve.host)
+    return f"{_REACHED_AS.get(host, host)}:{server.get('grpc_port', spec.serve.grpc_port)}"
 
 
 def _check_current(server: dict[str, Any], workspace: Workspace) -> None:
@@ -54,7 +62,9 @@ def _check_current(server: dict[str, Any], workspace: Workspace) -> None:
 
 
 def _describe_model(model: Model) -> str:
-    return f"{model.model} ({model.dtype}, quantization {model.quantization})"
+    kept = model.layers if isinstance(model, Draft) else None
+    layers = "" if kept is None else f", layers {', '.join(map(str, kept))} alone"
+    return f"{model.model} ({model.dtype}, quantization {model.quantization}{layers})"
 
 
 def _resolve_dtype(spec: Spec, engine: Path) -> str | None:

@@ -68,6 +68,11 @@ def _triton_dtype(type_names: Any, number: int) -> str:
     return "BYTES" if name == "STRING" else name
 
 
+def is_sendable(dtype: str) -> bool:
+    """Whether numpy has Triton's data type: it has no BF16."""
+    return dtype in _NUMPY_DTYPE
+
+
 def build_inputs(interface: ModelInterface, values: Mapping[str, Any]) -> list[Any]:
     """tritonclient InferInput objects for the values that the model declares; undeclared ones are left out.
 

@@ -171,7 +171,7 @@ FAULTS = {
                 {**json.loads((folder / "config.json").read_text()), "quantization_config": {"quant_method": "awq"}}
             )
         ),
-        "already quantised .awq",
+        "already quantised .AWQ",
     ),
     "not a number": (
         lambda folder: rewrite_tensors(folder, lambda t: t.update({NORM: ("BF16", (64,), b"\xc0\x7f" * 64)})),
@@ -262,9 +262,10 @@ def test_nothing_to_do_takes_no_onnx(write_spec, place):
 
 def test_engines_agree_with_the_checkpoint_they_came_from(write_spec, place, tiny):
     from trt_spec.serve.local_backend.engine import Engine
+    from trt_spec.serve.local_backend.feed import Piece
 
     build(write_spec(), place)
     with np.load(tiny / "pair-target" / "reference.npz") as reference:
         ids, expected = reference["input_ids"][0].tolist(), reference["logits"][0]
-    engine = Engine(place.engine("target"))
-    np.testing.assert_allclose(engine.forward(engine.new_cache(), ids, 0, range(len(ids))), expected, atol=1e-4)
+    (logits,) = Engine(place.engine("target")).forward([Piece(0, 0, ids, len(ids))])
+    np.testing.assert_allclose(logits, expected, atol=1e-4)

@@ -40,6 +40,8 @@ def workspace(tmp_path):
         max_output_len=50,
         max_seq_len=154,
         max_batch_size=8,
+        vocab_size=320,
+        draft_vocab_size=320,
     )
     write_repository(deployment, tmp_path / "pair" / "repository")
     return tmp_path / "pair"

@@ -34,6 +34,8 @@ def deployment(tmp_path: Path) -> Deployment:
         max_output_len=50,
         max_seq_len=154,
         max_batch_size=8,
+        vocab_size=320,
+        draft_vocab_size=312,
     )
 
 

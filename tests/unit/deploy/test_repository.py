@@ -103,6 +103,9 @@ def test_orchestrators(deployment: Deployment, tmp_path: Path, version: str, see
             "max_seq_len": "154",
             "max_inflight_requests": str(deployment.max_batch_size),
             "max_queue_requests": "256",
+            "vocab_size": "320",
+            "draft_vocab_size": "312",
+            "log_probs": "none",
         }
 
 
@@ -316,3 +319,20 @@ def test_a_bad_deployment_leaves_nothing(
     with pytest.raises(SpecError, match=message):
         write_repository(replace(deployment, **changes), tmp_path / "repository")  # type: ignore[arg-type]
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "source"),
+    [
+        ({}, "none"),
+        ({"gathers_logits": True}, "logits"),
+        ({"draft": None, "draft_vocab_size": 0, "max_draft_len": 0}, "engine"),
+    ],
+)
+def test_log_probs_come_from_where_the_target_has_them(
+    deployment: Deployment, tmp_path: Path, fields: dict[str, Any], source: str
+) -> None:
+    repository = write_repository(replace(deployment, **fields), tmp_path / "repository")
+    for model in ("tensorrt_llm_bls", "ensemble"):
+        assert read_config(repository, model).parameters["log_probs"] == source
+    assert read_config(repository, "tensorrt_llm").parameters["normalize_log_probs"] == "false"

@@ -37,6 +37,8 @@ def test_on_gpus(gpu_manifest: Callable[..., Manifest]) -> None:
         max_output_len=50,
         max_seq_len=156,
         max_batch_size=2,
+        vocab_size=manifest.engines["target"].vocab_size,
+        draft_vocab_size=manifest.engines["draft"].vocab_size,
         max_queue_requests=40,
         logits_dtype="FP32",
         fast_logits=False,
@@ -122,3 +124,9 @@ def test_manifests_that_do_not_say_enough(
 
 def test_logits_of_half_precision(gpu_manifest: Callable[..., Manifest]) -> None:
     assert resolve_deployment(gpu_manifest(entry={"logits_dtype": "float16"}), PLACE).logits_dtype == "FP16"
+
+
+@pytest.mark.parametrize(("accept", "gathers"), [("tokens", False), ("logits", True)])
+def test_who_gathers_logits(gpu_manifest: Callable[..., Manifest], accept: str, gathers: bool) -> None:
+    assert resolve_deployment(gpu_manifest(speculation={"accept": accept}), PLACE).gathers_logits is gathers
+    assert resolve_deployment(gpu_manifest(**ON_CPU), PLACE).gathers_logits  # every engine of backend onnx does

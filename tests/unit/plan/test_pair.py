@@ -25,7 +25,7 @@ def test_presets_are_not_refused(preset, known, tmp_path, codes):
     path = tmp_path / "spec.yaml"
     path.write_text(preset.text)
     spec = load_spec(path)
-    found = check_pair(spec, known(spec.target.model), known(spec.draft.model))
+    found = check_pair(spec, *(known(model.model) for model in spec.models().values()))
     assert set(codes(found)) <= {"end-id-several"}
 
 

@@ -19,7 +19,7 @@ from trt_spec.plan.speed import (
     resolve_speed_inputs,
     round_time_s,
 )
-from trt_spec.spec.model import Hardware, Limits, Model, Spec, Speculation
+from trt_spec.spec.model import Draft, Hardware, Limits, Model, Spec, Speculation
 
 CONFIGS = json.loads((Path(__file__).parents[2] / "fixtures" / "speed" / "llama_configs.json").read_text())
 FACTS = {name: resolve_facts(config, source=name) for name, config in CONFIGS.items()}
@@ -186,7 +186,7 @@ def spec(**changes):
         "backend": "engine",
         "hardware": Hardware(gpu="H200", gpus=4),
         "target": Model(model="t/t", quantization="fp8", tensor_parallel=4),
-        "draft": Model(model="d/d"),
+        "draft": Draft(model="d/d"),
         "limits": Limits(max_batch_size=4, max_input_len=1000, max_output_len=100),
     }
     return Spec(**{**values, **changes})

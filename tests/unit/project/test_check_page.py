@@ -240,6 +240,8 @@ def repository(tmp_path, monkeypatch):
         max_output_len=50,
         max_seq_len=154,
         max_batch_size=8,
+        vocab_size=320,
+        draft_vocab_size=320,
     )
     root = write_repository(deployment, tmp_path / "repository")
     (root / "trtspec.json").unlink()

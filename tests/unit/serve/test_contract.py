@@ -7,11 +7,11 @@ from trt_spec.deploy.dialect import load_dialect
 from trt_spec.deploy.repository import ADDED_INPUTS
 from trt_spec.serve import text_request
 from trt_spec.serve.contract import HARMLESS, NEUTRAL, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
-from trt_spec.serve.local_backend import backend_model
+from trt_spec.serve.local_backend import engine_request
 from trt_spec.serve.triton_request import BadRequest, TensorReader
 
 READ = {
-    TARGET_MODEL: backend_model.READ,
+    TARGET_MODEL: engine_request.READ,
     UNARY_MODEL: text_request.READ,
     STREAMING_MODEL: text_request.READ,
 }

@@ -116,7 +116,8 @@ def triton(monkeypatch):
     module = types.ModuleType("triton_python_backend_utils")
     module.Tensor, module.TritonError, module.InferenceResponse = Tensor, TritonError, InferenceResponse
     module.TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL
-    module.warnings = []
+    module.warnings, module.calls = [], []
+    module.more_outputs = lambda inputs, new: {}
     module.Logger = types.SimpleNamespace(log_warn=module.warnings.append, log_error=module.warnings.append)
     module.get_output_tensor_by_name = lambda response, name: response.outputs.get(name)
 
@@ -131,8 +132,14 @@ def triton(monkeypatch):
             new = await new if asyncio.iscoroutine(new) else new
             if isinstance(new, str):
                 return InferenceResponse(error=TritonError(new))
+            module.calls.append((self.model, self.inputs))
+            more = module.more_outputs(self.inputs, new)
             return InferenceResponse(
-                [Tensor("output_ids", np.array([[new]])), Tensor("sequence_length", np.array([[len(new)]]))]
+                [
+                    Tensor("output_ids", np.array([[new]])),
+                    Tensor("sequence_length", np.array([[len(new)]])),
+                    *(Tensor(name, values) for name, values in more.items()),
+                ]
             )
 
     module.InferenceRequest = InferenceRequest
@@ -160,6 +167,9 @@ def start(triton, tiny, tmp_path):
             "max_draft_len": 2,
             "max_inflight_requests": 4,
             "max_queue_requests": 4,
+            "vocab_size": 320,
+            "draft_vocab_size": 312,
+            "log_probs": "none",
             **parameters,
         }
         config = {
@@ -428,3 +438,81 @@ def test_a_stream_is_timed_to_its_first_words_and_to_its_end(triton, start):
     assert len(metrics["trtspec_first_text_seconds"]) == 1
     assert len(metrics["trtspec_request_seconds"]) == 2
     assert metrics["trtspec_first_text_seconds"][0] <= metrics["trtspec_request_seconds"][0]
+
+
+def bias_request(text, bias_words, weights):
+    request = FakeRequest(text)
+    request._inputs += [
+        Tensor("embedding_bias_words", np.array([[word.encode() for word in bias_words]], np.object_)),
+        Tensor("embedding_bias_weights", np.array([weights], np.float32)),
+    ]
+    return request
+
+
+def test_each_engine_gets_a_bias_of_its_own_length(triton, start):
+    request = bias_request("a", ["b"], [1.5])
+    start().execute([request])
+    text_of(request.wait())
+    found = {model: inputs["embedding_bias"] for model, inputs in triton.calls}
+    assert {model: bias.shape for model, bias in found.items()} == {"target": (1, 320), "draft": (1, 312)}
+    assert all(sorted(bias[bias != 0]) == [1.5] for bias in found.values())
+
+
+def rows_for(new, vocab=320, padded=8, rows=0):
+    """Logits whose largest is at each of ``new``, padded with what must not count."""
+    logits = np.zeros((1, 1, len(new) + rows, vocab + padded), np.float32)
+    logits[0, 0, np.arange(len(new)), new] = 3.0
+    logits[..., vocab:] = 50.0
+    return logits
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_log_probs_come_from_logits_where_the_target_verifies(triton, start, stream):
+    triton.more_outputs = lambda inputs, new: (
+        {"generation_logits": rows_for(new, rows=2)} if "return_generation_logits" in inputs else {}
+    )
+    request = FakeRequest("a", return_log_probs=True, return_perf_metrics=True, stream=stream)
+    start(decoupled=stream, log_probs="logits").execute([request])
+    request.wait()
+    expected = 3.0 - np.log(np.exp(3.0) + 319)
+    count = 0
+    for response in request.responses:
+        ids = response.outputs["output_ids"].as_numpy()
+        count += ids.size
+        log_probs = response.outputs["output_log_probs"].as_numpy()
+        assert log_probs.shape == (1, 1, ids.size) and log_probs.dtype == np.float32
+        np.testing.assert_allclose(log_probs, expected, rtol=1e-5)
+        np.testing.assert_allclose(response.outputs["cum_log_probs"].as_numpy(), [[count * expected]], rtol=1e-5)
+    assert count == 6
+    assert {model for model, inputs in triton.calls if "return_generation_logits" in inputs} == {"target"}
+
+
+def test_log_probs_of_a_target_alone_are_its_own(triton, start):
+    triton.more_outputs = lambda inputs, new: {"output_log_probs": np.full((1, 1, len(new) + 1), -0.5, np.float32)}
+    request = FakeRequest("a", return_log_probs=True)
+    start(log_probs="engine", tensorrt_llm_draft_model_name="", max_draft_len=0).execute([request])
+    response = request.wait()
+    text_of(response)
+    assert response.outputs["output_log_probs"].as_numpy().tolist() == [[[-0.5] * 6]]
+    assert response.outputs["cum_log_probs"].as_numpy().tolist() == [[-3.0]]
+
+
+def test_log_probs_that_nobody_has_are_refused(start):
+    request = FakeRequest("a", return_log_probs=True)
+    start().execute([request])
+    error = request.wait().error()
+    assert error.code == TritonError.INVALID_ARG
+    assert "return_log_probs is not supported here" in error.message()
+
+
+def test_an_engine_that_keeps_its_log_probs_to_itself_is_named(triton, start):
+    request = FakeRequest("a", return_log_probs=True)
+    start(log_probs="logits").execute([request])
+    assert "gave no generation_logits" in request.wait().error().message()
+
+
+def test_who_does_not_ask_gets_no_log_probs(triton, start):
+    request = FakeRequest("a")
+    start(log_probs="logits").execute([request])
+    assert "output_log_probs" not in request.wait().outputs
+    assert not any("return_generation_logits" in inputs for _, inputs in triton.calls)

@@ -6,11 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_spec.serve.acceptance import accept_tokens
+from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampling
-from trt_spec.serve.speculate import RoundCounts, SpeculationRequest, speculate
+from trt_spec.serve.speculate import RoundCounts, SpeculationRequest, TargetTokens, speculate
 from trt_spec.serve.stopping import find_stop
 
 END = 0
+
+
+def log_prob_of(token):
+    return -0.5 * token - 0.25
 
 
 class FunctionEngines:
@@ -21,7 +26,8 @@ class FunctionEngines:
         self.calls = []
 
     async def target(self, call):
-        return self._run("target", call)
+        ids = self._run("target", call)
+        return TargetTokens(ids, [log_prob_of(token) for token in ids] if call.wants_log_probs else ())
 
     async def draft(self, call):
         return self._run("draft", call)
@@ -138,3 +144,96 @@ def test_a_long_plain_answer_comes_in_calls_that_can_be_given_up():
     ids, _, rounds = answer(engines, prompt_ids=[1], max_tokens=150, draft_len=0)
     assert ids == list(range(1, 151))
     assert [len(new_ids) for new_ids in rounds] == [64, 64, 22]
+
+
+class RuledEngines(FunctionEngines):
+    """Engines that, as the C++ one, keep to minimum length and bad words; the next best token is the next number."""
+
+    def __init__(self, target, draft, vocab):
+        super().__init__(target, draft)
+        self._vocab = vocab
+
+    def _run(self, role, call):
+        self.calls.append((role, call))
+        plain, rules, start = self._functions[role], call.sampling.rules, len(call.ids)
+
+        def next_token(ids):
+            banned = {word[-1] for word in rules.bad_words if list(ids[len(ids) - len(word) + 1 :]) == list(word[:-1])}
+            if len(ids) - start < rules.min_tokens:
+                banned.add(call.end_id)
+            return allowed(plain(ids), banned, self._vocab)
+
+        ids = list(call.ids)
+        for _ in range(1 if call.draft_ids else call.max_new_tokens):
+            draft = list(call.draft_ids)
+            for token in accept_tokens(draft, lambda i, ids=ids, draft=draft: next_token([*ids, *draft[:i]])):
+                if token == call.end_id or len(ids) - start == call.max_new_tokens:
+                    return ids[start:]
+                ids.append(token)
+            stop = find_stop(ids, start, call.stop_words)
+            if stop is not None:
+                return ids[start:stop]
+        return ids[start:]
+
+
+def allowed(token, banned, vocab):
+    return next(other % vocab for other in range(token, token + vocab) if other % vocab not in banned)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    salts=st.tuples(st.integers(0, 99), st.integers(0, 99)),
+    agree=st.integers(0, 4),
+    max_tokens=st.integers(1, 30),
+    min_tokens=st.integers(0, 12),
+    draft_len=st.integers(0, 7),
+    end_ids=st.sampled_from([(), (0,), (0, 1), (0, 1, 2)]),
+    bad_words=st.sampled_from([(), ((3,),), ((4, 5), (5, 6, 7)), ((3,), (4, 4))]),
+    streams=st.booleans(),
+)
+def test_minimum_length_and_bad_words_hold_over_rounds(
+    salts, agree, max_tokens, min_tokens, draft_len, end_ids, bad_words, streams
+):
+    vocab, prompt = 9, [5, 6, 8]
+    target = hashed(salts[0], vocab)
+
+    def draft(ids):
+        return target(ids) if len(ids) % 5 < agree else hashed(salts[1], vocab)(ids)
+
+    expected = list(prompt)
+    while len(expected) - len(prompt) < max_tokens:
+        banned = {word[-1] for word in bad_words if expected[len(expected) - len(word) + 1 :] == list(word[:-1])}
+        if len(expected) - len(prompt) < min_tokens:
+            banned |= set(end_ids)
+        token = allowed(target(expected), banned, vocab)
+        if token in end_ids:
+            break
+        expected.append(token)
+    said, _, _ = answer(
+        RuledEngines(target, draft, vocab),
+        prompt_ids=prompt,
+        max_tokens=max_tokens,
+        draft_len=draft_len,
+        end_ids=end_ids,
+        sampling=Sampling(rules=LogitRules(min_tokens=min_tokens, bad_words=bad_words)),
+        streams=streams,
+    )
+    assert said == expected[len(prompt) :]
+
+
+@given(st.integers(0, 4), st.integers(2, 9), st.lists(st.integers(1, 8), max_size=2), st.booleans())
+@settings(max_examples=100)
+def test_log_probs_belong_to_the_ids_of_the_answer(draft_len, vocab, stop, streams):
+    engines = FunctionEngines(hashed(1, vocab), hashed(2, vocab))
+    found, counts, _ = answer(
+        engines,
+        prompt_ids=[1, 2],
+        max_tokens=23,
+        draft_len=draft_len,
+        end_ids=(END, 1),
+        stop_words=(tuple(stop),) if stop else (),
+        streams=streams,
+        wants_log_probs=True,
+    )
+    assert counts.log_probs == [log_prob_of(token) for token in found]
+    assert all(call.wants_log_probs == (role == "target") for role, call in engines.calls)

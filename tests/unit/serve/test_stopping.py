@@ -24,7 +24,7 @@ def test_the_layout_is_nvidias():
 
 @pytest.mark.parametrize("packed", [[1, 2], [[1, 2]], [[1, 2], [2, 1]], [[1, 2], [3, -1]]])
 def test_a_malformed_list_is_refused(packed):
-    with pytest.raises(ValueError, match="stop_words_list"):
+    with pytest.raises(ValueError, match="expected"):
         unpack_stop_words(np.array(packed, np.int32))
 
 

@@ -16,13 +16,17 @@ LIMITS = OrchestratorLimits(
     max_draft_len=10,
     max_inflight_requests=1,
     max_queue_requests=1,
+    vocab_size=200,
 )
 
 
 def read(**values: Any) -> Any:
     """The request with these inputs, for a tokenizer of one token a character."""
     tokenizer = types.SimpleNamespace(
-        encode=lambda text: [ord(char) for char in text], encode_word=lambda text: (), end_ids=(0,), longest_token=1
+        encode=lambda text: [ord(char) for char in text],
+        encode_word=lambda text: tuple(map(ord, text)),
+        end_ids=(0,),
+        longest_token=1,
     )
     inputs = {"text_input": np.array([["ab"]], object), "max_tokens": np.array([[4]], np.int32), **values}
     tensors = [
@@ -41,3 +45,49 @@ def test_b053_as_many_drafted_tokens_as_the_engine_takes(asked: int) -> None:
 def test_b053_more_drafted_tokens_are_refused_with_both_numbers(asked: int) -> None:
     with pytest.raises(BadRequest, match=rf"num_draft_tokens is {asked}, .*max_draft_len 10"):
         read(num_draft_tokens=np.array([[asked]], np.int32))
+
+
+def words(*texts: str) -> Any:
+    return np.array([[text.encode() for text in texts]], object)
+
+
+def test_b097_every_id_of_a_word_gets_its_weight() -> None:
+    weights = np.array([[2.0, -1.5, 0.5]], np.float32)
+    request = read(embedding_bias_words=words("a", "bb", "a"), embedding_bias_weights=weights)
+    bias = request.speculation.sampling.rules.embedding_bias
+    assert bias.dtype == np.float32 and bias.shape == (200,)
+    assert {int(i): float(bias[i]) for i in np.flatnonzero(bias)} == {97: 2.5, 98: -3.0}
+
+
+@pytest.mark.parametrize("weights", [np.array([[0.0, 3.0]], np.float32), None])
+def test_a_bias_of_nothing_is_none(weights: Any) -> None:
+    given = {} if weights is None else {"embedding_bias_words": words("a", ""), "embedding_bias_weights": weights}
+    assert read(**given).speculation.sampling.rules.embedding_bias is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "weights", "reason"),
+    [
+        (("a", "b"), [1.0], "has 2 words, embedding_bias_weights 1 values"),
+        ((), [1.0], "has 0 words, embedding_bias_weights 1 values"),
+        (("a",), [], "has 1 words, embedding_bias_weights 0 values"),
+        (("a",), [np.inf], "embedding_bias_weights has inf"),
+        (("a",), [np.nan], "embedding_bias_weights has nan"),
+        (("aé",), [1.0], "'aé' has token 233, which the model does not know"),
+        (("a",) * 257, [1.0] * 257, "257 words, expected at most 256"),
+    ],
+)
+def test_a_bias_that_says_nothing_clear_is_refused(texts: tuple[str, ...], weights: list[float], reason: str) -> None:
+    with pytest.raises(BadRequest, match=reason):
+        read(embedding_bias_words=words(*texts), embedding_bias_weights=np.array([weights], np.float32))
+
+
+@pytest.mark.parametrize("drafts", [0, 4])
+def test_b109_guided_decoding_is_refused(drafts: int) -> None:
+    with pytest.raises(BadRequest, match="guided_decoding_guide_type is not supported"):
+        read(guided_decoding_guide_type=words("json"), num_draft_tokens=np.array([[drafts]], np.int32))
+
+
+def test_several_answers_are_refused_with_the_way_to_get_them() -> None:
+    with pytest.raises(BadRequest, match=r"num_return_sequences 2 is not supported.*Send a request for each answer"):
+        read(num_return_sequences=np.array([[2]], np.int32))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from trt_spec.spec.load import load_spec
-from trt_spec.spec.model import Limits, Model, Serve, Spec, Speculation
+from trt_spec.spec.model import Draft, Limits, Model, Serve, Spec, Speculation
 
 
 def test_defaults_are_safe_ones(onnx_values):
@@ -85,12 +85,12 @@ _FLAGS = st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True), 
 
 
 @st.composite
-def _models(draw, backend, max_gpus):
+def _models(draw, backend, max_gpus, kind=Model):
     quantizations = {"engine": ["none", "fp8", "fp8_rowwise"], "onnx": ["none", "int8", "int4"], "llmapi": ["none"]}
     quantization = draw(st.sampled_from(quantizations[backend]))
     parallel = 1 if backend == "onnx" else draw(st.integers(1, max_gpus))
     order = draw(st.permutations(range(max_gpus)))
-    return Model(
+    return kind(
         model=draw(_HUB_IDS),
         revision=draw(st.none() | st.from_regex(r"[a-f0-9]{40}", fullmatch=True)),
         dtype="float32" if backend == "onnx" else draw(st.sampled_from(["auto", "bfloat16", "float16"])),
@@ -107,7 +107,11 @@ def specs(draw):
     max_gpus = draw(st.integers(1, 8))
     mode = draw(st.sampled_from(["draft_target", "none"]))
     target = draw(_models(backend, max_gpus))
-    draft = draw(_models(backend, max_gpus)) if mode == "draft_target" else None
+    draft = draw(_models(backend, max_gpus, Draft)) if mode == "draft_target" else None
+    if backend == "onnx" and draft is not None and draw(st.booleans()):
+        layers = tuple(sorted(draw(st.sets(st.integers(0, 100), min_size=1))))
+        shrunk = {"layers": layers, "quantization": target.quantization, "revision": None}
+        draft = draft.model_copy(update={"model": "self", **shrunk})
     if backend == "llmapi" and draft is not None:
         draft = draft.model_copy(
             update={"tensor_parallel": target.tensor_parallel, "dtype": target.dtype, "revision": None}

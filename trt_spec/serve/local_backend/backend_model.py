@@ -1,42 +1,21 @@
-"""The Triton model of an ONNX engine: requests queue up for one engine thread, which answers through their senders."""
+"""The Triton model of an ONNX engine: requests join the batch of one engine thread, which answers by their senders."""
 
 from __future__ import annotations
 
 import os
 import queue
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..stopping import unpack_stop_words
 from ..triton_request import BadRequest, TensorReader, check_parameters, read_parameters
+from .batcher import Batcher, Job, Outcome, RequestCancelled
 from .engine import Engine
-from .generate import GenerateRequest, GenerateResult, RequestCancelled, RequestRefused, check_request, generate
-from .prefix_cache import PrefixCache
-
-READ = frozenset(
-    {
-        "input_ids",
-        "input_lengths",
-        "request_output_len",
-        "draft_input_ids",
-        "end_id",
-        "stop_words_list",
-        "temperature",
-        "runtime_top_k",
-        "runtime_top_p",
-        "seed",
-        "random_seed",
-        "exclude_input_in_output",
-        "streaming",
-        "return_generation_logits",
-    }
-)
-"""The inputs that this engine honours."""
-
-MAX_STOP_WORD_IDS = 1 << 14
+from .engine_outputs import OutputDialect
+from .engine_request import READ, EngineOptions, EngineRequest, read_engine_request
+from .reply import Reply
+from .sequence import GenerateResult
 
 
 def openable_path(path: str) -> Path:
@@ -58,10 +37,18 @@ class TritonPythonModel:
         import triton_python_backend_utils as triton
 
         self._triton = triton
-        _, parameters = read_parameters(args)
-        self._excludes_input = parameters.get("exclude_input_in_output", "false").lower() == "true"
-        self._engine = Engine(openable_path(parameters["gpt_model_path"]))
-        self._prefixes = PrefixCache(self._engine, self._engine.limits.max_batch_size)
+        config, parameters = read_parameters(args)
+        decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled", False))
+        self._options = EngineOptions.from_parameters(parameters, decoupled=decoupled)
+        # NVIDIA's templates have no parameter max_num_tokens, it is built into the engines: here it rehearses them.
+        kv_tokens, max_num_tokens = (
+            int(value) if (value := parameters.get(name, "")) else None
+            for name in ("max_tokens_in_paged_kv_cache", "max_num_tokens")
+        )
+        self._engine = Engine(openable_path(parameters["gpt_model_path"]), kv_tokens, max_num_tokens)
+        self._dialect = OutputDialect(config["output"], self._engine.limits.vocab_size)
+        self._batcher = Batcher(self._engine)
+        self._jobs_by_id: dict[str, tuple[Reply, list[Job]]] = {}
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -69,7 +56,7 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
-            self._waiting.put((request, request.get_response_sender()))
+            self._waiting.put((request, request.get_response_sender(), time.monotonic_ns()))
 
     def finalize(self) -> None:
         """Requests still waiting or running are answered with an error: a stopping server must not take minutes."""
@@ -78,84 +65,67 @@ class TritonPythonModel:
         self._thread.join()
 
     def _run(self) -> None:
-        while (job := self._waiting.get()) is not None:
-            request, sender = job
-            self._send(sender, self._answer(request))
+        """The engine thread: sleeps while there is nothing to do, and lets requests in between steps."""
+        while not self._stopping.is_set():
+            jobs = [self._waiting.get()] if self._batcher.is_idle else []
+            while not self._waiting.empty():
+                jobs.append(self._waiting.get())
+            for job in filter(None, jobs):
+                self._accept(*job)
+            self._batcher.step()
+        self._batcher.abort(RequestCancelled())
+        while not self._waiting.empty():
+            if (job := self._waiting.get()) is not None:
+                Reply(self._triton, job[1]).fail(RequestCancelled())
 
-    def _send(self, sender: Any, response: Any) -> None:
-        """An answer that cannot be sent (shared memory is full) becomes an error: the thread serves others too."""
-        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        try:
-            sender.send(response, flags=final)
-        except Exception as error:  # noqa: BLE001 - the thread must outlive any request
-            self._triton.Logger.log_error(f"an answer could not be sent: {error!r}")
-            try:
-                sender.send(self._error(f"the answer could not be sent: {error}"), flags=final)
-            except Exception as again:  # noqa: BLE001 - nothing is left to try
-                self._triton.Logger.log_error(f"nor could the error: {again!r}")
-
-    def _answer(self, request: Any) -> Any:
-        """The response to one request; whatever goes wrong stays with that request."""
-        codes = self._triton.TritonError
+    def _accept(self, request: Any, sender: Any, arrival_ns: int) -> None:
+        """A request becomes a job for each of its sequences, or is refused; whatever goes wrong stays with it."""
         try:
             check_parameters(request.parameters(), READ)
-            parsed, excludes_input = self._parse(TensorReader(request))
-            result = generate(
-                self._engine, self._prefixes, parsed, lambda: self._stopping.is_set() or request.is_cancelled()
-            )
-            return self._triton.InferenceResponse(self._outputs(parsed, result, excludes_input))
-        except (BadRequest, RequestRefused) as error:
-            return self._error(str(error), codes.INVALID_ARG)
-        except RequestCancelled:
-            return self._error("cancelled", codes.CANCELLED)
+            tensors = TensorReader(request)
+            if tensors.flag("stop"):
+                self._stop(request.request_id())
+                Reply(self._triton, sender).last(dict)
+                return
+            asked = read_engine_request(tensors, self._engine, self._options)
         except Exception as error:  # noqa: BLE001 - the thread must outlive any request
-            self._triton.Logger.log_error(f"engine failure: {error!r}")
-            return self._error(f"the engine failed: {error}")
+            Reply(self._triton, sender).fail(error)
+            return
+        reply = Reply(self._triton, sender, len(asked.sequences))
+        jobs = [self._job(request, asked, index, reply, arrival_ns) for index in range(len(asked.sequences))]
+        if request.request_id():  # of two requests with one id, a ``stop`` means the later one, as in C++
+            self._jobs_by_id[request.request_id()] = reply, jobs
+        for job in jobs:
+            self._batcher.submit(job)
 
-    def _error(self, message: str, code: Any = None) -> Any:
-        triton = self._triton
-        code = triton.TritonError.INTERNAL if code is None else code
-        return triton.InferenceResponse(error=triton.TritonError(message, code))
+    def _job(self, request: Any, asked: EngineRequest, index: int, reply: Reply, arrival_ns: int) -> Job:
+        def outputs(result: GenerateResult, *, is_last: bool) -> dict[str, Any]:
+            return self._dialect.outputs(asked, index, result, arrival_ns=arrival_ns, is_last=is_last)
 
-    def _parse(self, tensors: TensorReader) -> tuple[GenerateRequest, bool]:
-        tensors.check_supported(READ)
-        if tensors.flag("streaming"):
-            raise BadRequest("streaming is not possible on this model, which is not decoupled; stream from ensemble.")
-        input_ids = tensors.ids("input_ids")
-        length = tensors.scalar("input_lengths")
-        if length is None or not 0 <= length <= len(input_ids):
-            raise BadRequest(f"input_lengths is {length}, but input_ids has {len(input_ids)} tokens.")
-        stop_words = tensors.array("stop_words_list")
-        if stop_words is not None and stop_words.size > MAX_STOP_WORD_IDS:
-            raise BadRequest(f"stop_words_list has {stop_words.size} values, expected at most {MAX_STOP_WORD_IDS}.")
-        try:
-            stops = () if stop_words is None else unpack_stop_words(stop_words)
-        except ValueError as error:
-            raise BadRequest(f"{error}.") from None
-        end_id = tensors.scalar("end_id")
-        request = GenerateRequest(
-            input_ids=input_ids[:length],
-            max_new_tokens=int(tensors.scalar("request_output_len") or 0),
-            draft_ids=tensors.ids("draft_input_ids"),
-            end_id=None if end_id is None or end_id < 0 else end_id,
-            stop_words=stops,
-            sampling=tensors.sampling(top_k="runtime_top_k", top_p="runtime_top_p"),
-            return_logits=tensors.flag("return_generation_logits"),
-        )
-        check_request(self._engine, request)
-        excludes = tensors.scalar("exclude_input_in_output")
-        return request, self._excludes_input if excludes is None else bool(excludes)
+        def deliver_part(result: GenerateResult) -> None:
+            reply.part(lambda: outputs(result, is_last=False))
 
-    def _outputs(self, request: GenerateRequest, result: GenerateResult, excludes_input: bool) -> list[Any]:
-        """output_ids [1, 1, n] and sequence_length [1, 1]; generation_logits [1, 1, new, vocab] if asked for."""
-        tensor = self._triton.Tensor
-        ids = result.new_ids if excludes_input else [*request.input_ids, *result.new_ids]
-        outputs = [
-            tensor("output_ids", np.array([[ids]], np.int32).reshape(1, 1, len(ids))),
-            tensor("sequence_length", np.array([[len(ids)]], np.int32)),
-        ]
-        if request.return_logits:
-            vocab_size = self._engine.limits.vocab_size
-            logits = result.logits if result.logits is not None else np.empty((0, vocab_size), np.float32)
-            outputs.append(tensor("generation_logits", logits.reshape(1, 1, -1, vocab_size)))
-        return outputs
+        def deliver(outcome: Outcome) -> None:
+            if isinstance(outcome, Exception):
+                reply.fail(outcome)
+            else:
+                reply.last(lambda: outputs(outcome, is_last=True))
+            if reply.is_over:
+                self._forget(request.request_id(), reply)
+
+        def is_cancelled() -> bool:
+            return reply.is_over or bool(request.is_cancelled())
+
+        return Job(asked.sequences[index], deliver, is_cancelled, deliver_part)
+
+    def _forget(self, request_id: str, reply: Reply) -> None:
+        if request_id in self._jobs_by_id and self._jobs_by_id[request_id][0] is reply:
+            del self._jobs_by_id[request_id]
+
+    def _stop(self, request_id: str) -> None:
+        """Ends the request of that id with what it has; unknown ones may have ended already."""
+        if not request_id:
+            raise BadRequest("stop is true, but the request has no id: it stops the request of its own id.")
+        _, jobs = self._jobs_by_id.pop(request_id, (None, []))
+        for job in jobs:
+            self._batcher.stop(job)

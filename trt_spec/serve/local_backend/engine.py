@@ -1,11 +1,10 @@
-"""One ONNX engine: an ONNX Runtime session over the graph that trtspec builds, and KV caches it writes in place."""
+"""One ONNX engine: an ONNX Runtime session over the graph that trtspec builds, and the KV cache it writes in place."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,112 +12,104 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-CAPACITY_STEP_TOKENS = 128
-"""Caches grow by this much: attention costs what the capacity is, growing costs one copy."""
-
-ENGINE_FILES = ("config.json", "model.onnx", "model.onnx.data")
-
-
-@dataclass(frozen=True)
-class EngineLimits:
-    """What the engine was built for; lengths in tokens. ``max_seq_len`` includes ``max_draft_len``."""
-
-    vocab_size: int
-    layers: int
-    kv_heads: int
-    head_size: int
-    max_batch_size: int
-    max_seq_len: int
-    max_draft_len: int
-
-    def max_output_len(self, prompt_tokens: int) -> int:
-        """The target grants what max_seq_len leaves after prompt and draft (TensorRT-LLM's rule)."""
-        return self.max_seq_len - self.max_draft_len - prompt_tokens
-
-
-def load_limits(folder: Path) -> EngineLimits:
-    """Reads ``config.json`` of an engine folder; ValueError if it is no engine folder of ours."""
-    missing = [name for name in ENGINE_FILES if not (folder / name).is_file()]
-    if missing:
-        raise ValueError(f"{folder} is not an engine folder: {', '.join(missing)} missing. Run trtspec build again.")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    pretrained, build = config["pretrained_config"], config["build_config"]
-    return EngineLimits(
-        vocab_size=pretrained["vocab_size"],
-        layers=pretrained["num_hidden_layers"],
-        kv_heads=pretrained["num_key_value_heads"],
-        head_size=pretrained["head_size"],
-        max_batch_size=build["max_batch_size"],
-        max_seq_len=build["max_seq_len"],
-        max_draft_len=build["max_draft_len"],
-    )
-
-
-class KvCache:
-    """Keys and values of one sequence, float32 [1, kv_heads, capacity, head_size] a layer, bound to the session."""
-
-    def __init__(self, session: onnxruntime.InferenceSession, limits: EngineLimits) -> None:
-        self._limits = limits
-        self._arrays: dict[str, NDArray[np.float32]] = {}
-        self.binding = session.io_binding()
-        self.capacity = 0
-        self.reserve(1)
-
-    def reserve(self, tokens: int) -> None:
-        """Makes room for ``tokens`` in all, keeping what is there."""
-        if tokens <= self.capacity:
-            return
-        limits, old = self._limits, self.capacity
-        self.capacity = -(-tokens // CAPACITY_STEP_TOKENS) * CAPACITY_STEP_TOKENS
-        for layer in range(limits.layers):
-            for name in (f"key.{layer}", f"value.{layer}"):
-                grown = np.zeros((1, limits.kv_heads, self.capacity, limits.head_size), np.float32)
-                if old:
-                    grown[:, :, :old] = self._arrays[name]
-                self._bind(name, grown)
-
-    def copy_prefix(self, other: KvCache, tokens: int) -> None:
-        """Takes over the first ``tokens`` positions of another sequence."""
-        self.reserve(tokens)
-        for name, array in self._arrays.items():
-            array[:, :, :tokens] = other._arrays[name][:, :, :tokens]
-
-    def _bind(self, name: str, array: NDArray[np.float32]) -> None:
-        """One memory for input and output, so that TensorScatter writes in place."""
-        self._arrays[name] = array
-        value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-        self.binding.bind_ortvalue_input(name, value)
-        self.binding.bind_ortvalue_output(f"new_{name}", value)
+from .engine_folder import load_limits, plan_rows
+from .feed import Piece, plan_passes, render_feed
+from .kv_arena import KvArena
+from .kv_layout import Spot, plan_layout
+from .kv_rows import KvRows, Placement
 
 
 class Engine:
-    """A loaded engine folder. Not thread-safe: one thread runs it."""
+    """A loaded engine folder. Not thread-safe: one thread runs it.
 
-    def __init__(self, folder: Path) -> None:
-        self.limits = load_limits(folder)
+    ``kv_tokens`` bounds its KV cache, in tokens of all sequences together; ``max_num_tokens`` takes the place of the
+    folder's own.
+    """
+
+    def __init__(self, folder: Path, kv_tokens: int | None = None, max_num_tokens: int | None = None) -> None:
+        limits = load_limits(folder)
+        self.limits = limits if max_num_tokens is None else replace(limits, max_num_tokens=max_num_tokens)
+        rows, self.max_row_tokens = plan_rows(self.limits, kv_tokens)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = len(os.sched_getaffinity(0))
         # Two sessions that alternate on the same cores otherwise fight through their spinning threads.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         self.session = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            str(folder / "model.onnx"),
+            options,
+            providers=["CPUExecutionProvider"],
+            # It would turn a product and the residual's sum into one Gemm, which takes 4 to 8 % more of a whole step.
+            disabled_optimizers=["MatMulAddFusion"],
         )
+        self.rows = KvRows(rows, self.max_row_tokens)
+        self._arena = KvArena(self.session, self.limits, rows=rows, max_tokens=self.max_row_tokens)
+        self._step = 0
+        self._fed_at = [0] * rows
+        self._logits = np.empty((0, self.limits.vocab_size), np.float32)
 
-    def new_cache(self) -> KvCache:
-        return KvCache(self.session, self.limits)
+    def place(self, placement: Placement) -> None:
+        """Brings what a request takes over from an earlier one to where its row is in the KV cache."""
+        arena, row, source = self._arena, placement.row.index, placement.copy_from
+        held = row if source is None else source.index
+        if placement.cached_tokens and (source is not None or held in arena.parked):
+            arena.resize(placement.cached_tokens, [0 if r.index == row else r.length for r in self.rows.rows])
+            arena.copy(held, row, placement.cached_tokens)
+        arena.parked.pop(row, None)
 
-    def forward(self, cache: KvCache, tokens: Sequence[int], past: int, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Feeds ``tokens`` behind the ``past`` first positions of ``cache``; logits [len(rows), vocab_size].
+    def forget(self, row: int) -> None:
+        """Zeroes a row of the KV cache."""
+        self._arena.clear(row)
 
-        ``rows`` are indices into ``tokens``. What the cache held at and after ``past`` is overwritten or ignored.
+    def forward(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+        """Feeds one piece of each of several sequences; logits [piece.wanted, vocab_size] for each piece.
+
+        They are views of memory that the next call overwrites. Short pieces share a pass, whatever their lengths and
+        pasts; a long one has a pass of its own, since attention would pad all others to its length.
         """
-        cache.reserve(past + len(tokens))
-        binding: Any = cache.binding
-        binding.bind_cpu_input("input_ids", np.array([tokens], np.int64))
-        binding.bind_cpu_input("past_tokens", np.array([past], np.int64))
-        binding.bind_cpu_input("logits_rows", np.array([rows], np.int64))
-        logits = np.empty((1, len(rows), self.limits.vocab_size), np.float32)
-        binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(logits))
+        self._lay_out(pieces)
+        pieces = [replace(piece, row=self._arena.position[piece.row]) for piece in pieces]
+        passes = plan_passes(pieces)
+        wanted = sum(max(1, sum(pieces[i].wanted for i in indices)) for indices in passes)
+        if len(self._logits) < wanted:
+            self._logits = np.empty((wanted, self.limits.vocab_size), np.float32)
+        logits: dict[int, NDArray[np.float32]] = {}
+        start = 0
+        for indices in passes:
+            computed = self._run([pieces[i] for i in indices], start)
+            for i in indices:
+                logits[i] = self._logits[start : start + pieces[i].wanted]
+                start += pieces[i].wanted
+            start += computed - sum(pieces[i].wanted for i in indices)
+        return [logits[i] for i in range(len(pieces))]
+
+    def _lay_out(self, pieces: Sequence[Piece]) -> None:
+        """Makes room for the pieces, and lets idle rows give way."""
+        arena, rows = self._arena, self.rows.rows
+        self._step += 1
+        for piece in pieces:
+            self._fed_at[piece.row] = self._step
+        needed = max(piece.past + len(piece.tokens) for piece in pieces)
+        longest = max([needed, *(row.length for row in rows if row.is_running)])
+        spots = []
+        for index in sorted(range(len(rows)), key=arena.position.__getitem__):
+            row, idle_steps = rows[index], self._step - self._fed_at[index]
+            tokens = 0 if index in arena.parked else row.length
+            spots.append(Spot(index, tokens, row.is_running, idle_steps))
+        layout = plan_layout(spots, arena.capacity, arena.fit(longest))
+        for index in layout.park:
+            arena.park(index, rows[index].length)
+        if layout.move is not None:
+            arena.move(*layout.move)
+        arena.resize(needed, [row.length for row in rows])
+
+    def _run(self, pieces: Sequence[Piece], start: int) -> int:
+        """One pass; writes its rows of logits from ``start`` on and says how many."""
+        feed = render_feed(pieces, self.limits.kv_heads)
+        binding: Any = self._arena.binding(feed.first_row, len(feed.inputs["past_tokens"]))
+        for name, values in feed.inputs.items():
+            binding.bind_cpu_input(name, values)
+        rows = len(feed.inputs["logits_rows"])
+        target = self._logits[start : start + rows]
+        binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(target))
         self.session.run_with_iobinding(binding)
-        rows_of_first: NDArray[np.float32] = logits[0]
-        return rows_of_first
+        return rows

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trt_spec.serve.local_backend.engine import Engine
+from trt_spec.serve.local_backend.feed import Piece
 
 MODELS = (
     "llama-gqa",
@@ -25,20 +26,26 @@ def model(request, tiny, build_tiny_engine):
         return build_tiny_engine(request.param), reference["input_ids"], reference["logits"]
 
 
+def feed(engine, row, tokens, past, wanted=None):
+    """Logits of the last ``wanted`` tokens (all by default) fed behind ``past``, as an array of their own."""
+    (logits,) = engine.forward([Piece(row, past, tokens, len(tokens) if wanted is None else wanted)])
+    engine.rows.rows[row].write(past, tokens)
+    return logits.copy()
+
+
 def test_one_pass_gives_the_reference_logits(model):
     folder, input_ids, expected = model
     engine = Engine(folder)
     for ids, rows in zip(input_ids, expected, strict=True):
-        logits = engine.forward(engine.new_cache(), ids.tolist(), 0, range(len(ids)))
-        np.testing.assert_allclose(logits, rows, atol=TOLERANCE)
+        np.testing.assert_allclose(feed(engine, 1, ids.tolist(), 0), rows, atol=TOLERANCE)
 
 
 def test_feeding_in_pieces_gives_the_same_logits(model):
     folder, input_ids, expected = model
     engine = Engine(folder)
-    cache, ids, past = engine.new_cache(), input_ids[0].tolist(), 0
+    ids, past = input_ids[0].tolist(), 0
     for n in (1, 5, 1, 2, 8, 3, 28):
-        logits = engine.forward(cache, ids[past : past + n], past, range(n))
+        logits = feed(engine, 2, ids[past : past + n], past)
         np.testing.assert_allclose(logits, expected[0][past : past + n], atol=TOLERANCE)
         past += n
 
@@ -46,47 +53,51 @@ def test_feeding_in_pieces_gives_the_same_logits(model):
 def test_rejected_tokens_leave_no_trace(model):
     folder, input_ids, expected = model
     engine = Engine(folder)
-    cache, ids = engine.new_cache(), input_ids[0].tolist()
-    engine.forward(cache, [*ids[:10], 1, 2, 3, 4, 5], 0, [0])
-    logits = engine.forward(cache, ids[10:20], 10, range(10))
-    np.testing.assert_allclose(logits, expected[0][10:20], atol=TOLERANCE)
+    ids = input_ids[0].tolist()
+    feed(engine, 0, [*ids[:10], 1, 2, 3, 4, 5], 0)
+    np.testing.assert_allclose(feed(engine, 0, ids[10:20], 10), expected[0][10:20], atol=TOLERANCE)
 
 
-def test_a_ragged_batch_needs_no_other_graph(model):
-    """Two sequences with pasts of 7 and 20 tokens, fed 4 and 2 more (padded) in one run."""
+def test_one_pass_takes_sequences_of_different_pasts_and_lengths(model):
+    """Four rows, one of them idle, fed 1, 4 and 20 tokens behind 7, 20 and none; the last in a pass of its own."""
     folder, input_ids, expected = model
     engine = Engine(folder)
-    limits, session, pasts, fed = engine.limits, engine.session, (7, 20), (4, 2)
-    shape = (2, limits.kv_heads, 64, limits.head_size)
-    caches = {name: np.zeros(shape, np.float32) for name in cache_names(engine)}
-
-    def run(tokens, past, rows):
-        feeds = {"input_ids": tokens, "past_tokens": np.array(past), "logits_rows": rows, **caches}
-        names = [output.name for output in session.get_outputs()]
-        outputs = dict(zip(names, session.run(names, feeds), strict=True))
-        caches.update({name: outputs[f"new_{name}"] for name in caches})
-        return outputs["logits"]
-
-    run(input_ids[:, :20], [0, 0], np.zeros((2, 1), np.int64))
-    tokens = np.zeros((2, 4), np.int64)
-    for row, (past, n) in enumerate(zip(pasts, fed, strict=True)):
-        tokens[row, :n] = input_ids[row, past : past + n]
-    logits = run(tokens, pasts, np.tile(np.arange(4), (2, 1)))
-    for row, (past, n) in enumerate(zip(pasts, fed, strict=True)):
-        np.testing.assert_allclose(logits[row, :n], expected[row, past : past + n], atol=TOLERANCE)
+    feed(engine, 3, input_ids[0, :7].tolist(), 0)
+    feed(engine, 0, input_ids[1, :20].tolist(), 0)
+    given = [(3, 0, 7, 8), (0, 1, 20, 24), (2, 1, 0, 20)]
+    pieces = [Piece(row, start, input_ids[text, start:end].tolist(), end - start) for row, text, start, end in given]
+    for (_, text, start, end), logits in zip(given, engine.forward(pieces), strict=True):
+        np.testing.assert_allclose(logits, expected[text, start:end], atol=TOLERANCE)
 
 
-def cache_names(engine):
-    return [f"{kind}.{i}" for i in range(engine.limits.layers) for kind in ("key", "value")]
+def test_only_the_wanted_rows_of_logits_are_computed(model):
+    folder, input_ids, expected = model
+    engine = Engine(folder)
+    a, b = (input_ids[i, :5].tolist() for i in (0, 1))
+    none, two = engine.forward([Piece(0, 0, a, 0), Piece(1, 0, b, 2)])
+    assert none.shape == (0, engine.limits.vocab_size)
+    np.testing.assert_allclose(two, expected[1][3:5], atol=TOLERANCE)
 
 
-def test_caches_are_written_in_place(build_tiny_engine, capfd):
-    """ONNX Runtime warns when it must copy a cache to update it."""
+def test_caches_are_written_in_place(build_tiny_engine, monkeypatch):
+    """A copied cache would leave the bound memory as it was, and would cost what it holds in every step."""
     engine = Engine(build_tiny_engine("llama-gqa"))
-    cache = engine.new_cache()
-    engine.forward(cache, [1, 2, 3], 0, [2])
-    assert "TensorScatter" not in capfd.readouterr().err
-    copied = {name: np.zeros((1, 2, 8, engine.limits.head_size), np.float32) for name in cache_names(engine)}
-    feeds = {"input_ids": [[1]], "past_tokens": [0], "logits_rows": [[0]], **copied}
-    engine.session.run(["logits", "new_key.0"], feeds)
-    assert "TensorScatter" in capfd.readouterr().err
+    feed(engine, 1, [1, 2, 3], 0)
+    view = engine._arena._view("key.0")
+    assert view[1, :, :3].all()
+    assert not view[1, :, 3:].any() and not view[[0, 2, 3]].any()
+
+
+def test_moving_the_rows_to_another_capacity_keeps_what_they_hold(build_tiny_engine, tiny):
+    ids = np.load(tiny / "llama-gqa" / "reference.npz")["input_ids"]
+    engine = Engine(build_tiny_engine("llama-gqa", max_seq_len=512))
+    texts = {0: ids[0].tolist(), 2: ids[1].tolist()}
+    before = {row: feed(engine, row, text, 0)[-1] for row, text in texts.items()}
+    capacities = [engine._arena.capacity]
+    for length in (300, 20, 500):
+        engine.rows.release(engine.rows.rows[1], keep=False)
+        feed(engine, 1, [5] * length, 0, 1)
+        capacities.append(engine._arena.capacity)
+        for row, text in texts.items():
+            np.testing.assert_allclose(feed(engine, row, text[-1:], len(text) - 1)[0], before[row], atol=TOLERANCE)
+    assert capacities == [128, 384, 128, 512]

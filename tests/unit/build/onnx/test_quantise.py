@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trt_spec.build.onnx.quantise import BLOCK_SIZES, dequantise, quantise
 from trt_spec.serve.local_backend.engine import Engine
+from trt_spec.serve.local_backend.feed import Piece
 
 MAX_INT8_ERROR = 0.05
 
@@ -60,5 +61,5 @@ def test_onnx_runtime_reads_the_layout_as_we_do(bits):
 def test_an_int8_engine_stays_close_to_the_float_engine(build_tiny_engine, tiny):
     ids = np.load(tiny / "pair-target" / "reference.npz")["input_ids"][0].tolist()
     exact, quantised = (Engine(build_tiny_engine("pair-target", weight_bits=bits)) for bits in (32, 8))
-    a, b = (e.forward(e.new_cache(), ids, 0, range(len(ids))) for e in (exact, quantised))
+    a, b = (e.forward([Piece(0, 0, ids, len(ids))])[0] for e in (exact, quantised))
     assert 0 < np.sqrt(np.mean((a - b) ** 2) / np.mean(a**2)) < MAX_INT8_ERROR

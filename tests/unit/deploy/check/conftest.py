@@ -152,6 +152,8 @@ def ours(tmp_path: Path, engines: Callable[[str], Path]) -> Callable[..., Reposi
             max_output_len=50,
             max_seq_len=154,
             max_batch_size=BATCH,
+            vocab_size=320,
+            draft_vocab_size=320,
         )
         return Repository(write_repository(replace(deployment, **fields), tmp_path / "repository"), folder)
 

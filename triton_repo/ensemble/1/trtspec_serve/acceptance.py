@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Random(Protocol):
+    """Where draws come from: numpy's Generator, or a test's own."""
+
+    def random(self) -> float: ...
 
 
 def accept_tokens(draft_ids: Sequence[int], choose: Callable[[int], int]) -> list[int]:
@@ -19,6 +29,45 @@ def accept_tokens(draft_ids: Sequence[int], choose: Callable[[int], int]) -> lis
         if picked[-1] != drafted:
             return picked
     return [*picked, choose(len(picked))]
+
+
+def accept_logits(
+    draft_ids: Sequence[int],
+    draft_logits: NDArray[np.float32],
+    target: Callable[[int], NDArray[np.float64]],
+    random: Random,
+    threshold: float | None = None,
+) -> list[int]:
+    """The tokens one verification yields by modified rejection sampling (Leviathan et al., algorithm 1).
+
+    ``draft_logits`` [n, vocab_size] are what the draft sampled from, so q is their softmax as it stands; ``target(i)``
+    is p [vocab_size] behind i accepted drafts. A drafted token x is kept if p(x) > u q(x), u uniform in [0, 1) or the
+    constant ``threshold``; the first one that is not is replaced by a draw from max(p - q, 0), and if all are kept the
+    target adds one from p. With u uniform every token has the target's distribution (theorem 1); with a threshold it
+    has not. Source: TensorRT-LLM externalDraftTokensKernels.cu.
+    """
+    picked: list[int] = []
+    for drafted, row in zip(draft_ids, draft_logits, strict=True):
+        p, q = target(len(picked)), _softmax(row)
+        u = random.random() if threshold is None else threshold
+        if not p[drafted] > u * q[drafted]:
+            residual = np.maximum(p - q, 0.0)
+            # p below q everywhere is rounding alone: then the two are one distribution.
+            return [*picked, _draw(residual if residual.sum() > 0.0 else p, random)]
+        picked.append(drafted)
+    return [*picked, _draw(target(len(picked)), random)]
+
+
+def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    weights = np.exp((logits - logits.max()).astype(np.float64))
+    return np.asarray(weights / weights.sum(), np.float64)
+
+
+def _draw(weights: NDArray[np.float64], random: Random) -> int:
+    """An index with a probability in proportion to its weight."""
+    cumulative = np.cumsum(weights)
+    drawn = int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
+    return min(drawn, int(np.flatnonzero(weights)[-1]))
 
 
 def count_accepted(draft_ids: Sequence[int], new_ids: Sequence[int]) -> int:

@@ -35,11 +35,11 @@ def pack_stop_words(stop_words: StopWords) -> NDArray[np.int32]:
 def unpack_stop_words(packed: NDArray[np.int32]) -> StopWords:
     """The inverse of ``pack_stop_words``; raises ValueError for another shape or for ends that do not rise."""
     if packed.ndim != 2 or packed.shape[0] != 2:
-        raise ValueError(f"stop_words_list has shape {list(packed.shape)}, expected [2, n]")
+        raise ValueError(f"shape {list(packed.shape)}, expected [2, n]")
     ends = [int(end) for end in packed[1] if end >= 0]
     if not ends:
         return ()
     starts = [0, *ends[:-1]]
     if any(start >= end for start, end in zip(starts, ends, strict=True)) or ends[-1] > packed.shape[1]:
-        raise ValueError(f"stop_words_list has word ends {ends}, expected rising ends of at most {packed.shape[1]}")
+        raise ValueError(f"word ends {ends}, expected rising ends of at most {packed.shape[1]}")
     return tuple(tuple(int(t) for t in packed[0, start:end]) for start, end in zip(starts, ends, strict=True))

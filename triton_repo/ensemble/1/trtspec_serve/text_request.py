@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .speculate import SpeculationRequest
 from .tokens import TextTokenizer
@@ -16,25 +20,34 @@ READ = frozenset(
         "max_tokens",
         "num_draft_tokens",
         "stop_words",
+        "bad_words",
         "end_id",
         "top_k",
         "top_p",
         "temperature",
         "seed",
         "random_seed",
+        "min_tokens",
+        "min_length",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
         "stream",
         "exclude_input_in_output",
         "return_perf_metrics",
+        "return_log_probs",
+        "embedding_bias_words",
+        "embedding_bias_weights",
     }
 )
 """The inputs that the orchestrator honours."""
 
-MAX_STOP_WORDS = 256
+MAX_WORDS = 256
 
 
 @dataclass(frozen=True)
 class OrchestratorLimits:
-    """What the deployment allows; lengths in tokens, ``max_seq_len`` being the target engine's."""
+    """What the deployment allows; lengths in tokens, ``max_seq_len`` and ``vocab_size`` being the target engine's."""
 
     max_input_len: int
     max_output_len: int
@@ -42,6 +55,7 @@ class OrchestratorLimits:
     max_draft_len: int
     max_inflight_requests: int
     max_queue_requests: int
+    vocab_size: int
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> OrchestratorLimits:
@@ -76,21 +90,26 @@ def read_text_request(
         raise BadRequest(
             f"the prompt has {len(prompt_ids)} tokens, this deployment takes at most {limits.max_input_len}."
         )
-    sampling = tensors.sampling(top_k="top_k", top_p="top_p")
+    bad_texts = _words(tensors, "bad_words")
+    bad_words = tuple(ids for ids in map(tokenizer.encode_word, bad_texts) if ids)
+    bias = _embedding_bias(tensors, limits, tokenizer)
+    sampling = tensors.sampling(top_k="top_k", top_p="top_p", bad_words=bad_words, embedding_bias=bias)
     if tensors.seed() is None:
         sampling = replace(sampling, seed=secrets.randbits(63))
-    stop_texts = tuple(word for word in _texts(tensors, "stop_words") if word)
-    if len(stop_texts) > MAX_STOP_WORDS:
-        raise BadRequest(f"stop_words has {len(stop_texts)} words, expected at most {MAX_STOP_WORDS}.")
+    stop_texts = _words(tensors, "stop_words")
     end_id = tensors.scalar("end_id")
+    max_tokens = _max_tokens(tensors, len(prompt_ids), limits)
+    if sampling.rules.min_tokens > max_tokens:
+        raise BadRequest(f"min_tokens is {sampling.rules.min_tokens}, more than max_tokens {max_tokens}.")
     speculation = SpeculationRequest(
         prompt_ids=prompt_ids,
-        max_tokens=_max_tokens(tensors, len(prompt_ids), limits),
+        max_tokens=max_tokens,
         draft_len=_draft_len(tensors, limits),
         end_ids=tokenizer.end_ids if end_id is None else (end_id,) if end_id >= 0 else (),
         stop_words=tuple(ids for ids in map(tokenizer.encode_word, stop_texts) if ids),
         sampling=sampling,
         streams=tensors.flag("stream"),
+        wants_log_probs=tensors.flag("return_log_probs"),
     )
     excludes_input = tensors.scalar("exclude_input_in_output")
     return TextRequest(
@@ -123,6 +142,41 @@ def _draft_len(tensors: TensorReader, limits: OrchestratorLimits) -> int:
     return int(asked)
 
 
-def _texts(tensors: TensorReader, name: str) -> list[str]:
+def _words(tensors: TensorReader, name: str) -> tuple[str, ...]:
+    """A list of words; empty ones ask for nothing."""
+    return tuple(text for text in _texts(tensors, name) if text)
+
+
+def _texts(tensors: TensorReader, name: str) -> tuple[str, ...]:
     values = tensors.array(name)
-    return [] if values is None else [decode_text(value, name) for value in values.reshape(-1)]
+    texts = () if values is None else tuple(decode_text(value, name) for value in values.reshape(-1))
+    words = sum(map(bool, texts))
+    if words > MAX_WORDS:
+        raise BadRequest(f"{name} has {words} words, expected at most {MAX_WORDS}.")
+    return texts
+
+
+def _embedding_bias(
+    tensors: TensorReader, limits: OrchestratorLimits, tokenizer: TextTokenizer
+) -> NDArray[np.float32] | None:
+    """What is added to the logits [vocab_size]: the weight of each word, at every id that the word is encoded to.
+
+    As NVIDIA's preprocessing (tensorrtllm_backend v0.18.2) but for two faults there: the beginning-of-text token that
+    the tokenizer adds is not biased with each word, and the length is the engine's, not the tokenizer's.
+    """
+    words, weights = _texts(tensors, "embedding_bias_words"), tensors.array("embedding_bias_weights")
+    values = [] if weights is None else weights.reshape(-1).tolist()
+    if len(words) != len(values):
+        raise BadRequest(
+            f"embedding_bias_words has {len(words)} words, embedding_bias_weights {len(values)} values: expected one "
+            "weight for each word."
+        )
+    bias = np.zeros(limits.vocab_size, np.float32)
+    for word, weight in zip(words, values, strict=True):
+        if not math.isfinite(weight):
+            raise BadRequest(f"embedding_bias_weights has {weight}, expected numbers; bad_words rules a word out.")
+        for token in tokenizer.encode_word(word):
+            if token >= limits.vocab_size:
+                raise BadRequest(f"embedding_bias_words: {word!r} has token {token}, which the model does not know.")
+            bias[token] += weight
+    return bias if bias.any() else None

@@ -12,7 +12,7 @@ from .sampling import Sampling
 from .stopping import StopWords, find_stop
 
 STREAM_CHUNK_TOKENS = 8
-"""Tokens a call when the target streams alone, after a first call of one token."""
+"""Tokens a call when the target streams alone, after a first call of one token, or tells log-probabilities."""
 
 PLAIN_CHUNK_TOKENS = 64
 """Tokens a call when nobody waits for the first words: enough that calls cost nothing, few enough that a client who
@@ -30,14 +30,17 @@ class SpeculationRequest:
     stop_words: StopWords = ()
     sampling: Sampling = field(default_factory=Sampling)
     streams: bool = False
+    wants_log_probs: bool = False
 
 
 @dataclass
 class RoundCounts:
-    """Drafted and accepted tokens of every round, one entry a round."""
+    """Drafted and accepted tokens of every round, one entry a round; and where they are wanted, ``log_probs`` of every
+    id of the answer."""
 
     drafted: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,15 @@ class EngineCall:
     end_id: int | None
     stop_words: StopWords
     draft_ids: Sequence[int] = ()
+    wants_log_probs: bool = False
+
+
+@dataclass(frozen=True)
+class TargetTokens:
+    """New ids without the end id, and their log-probabilities if the call wants them."""
+
+    ids: list[int]
+    log_probs: Sequence[float] = ()
 
 
 class DraftFailed(Exception):
@@ -57,11 +69,11 @@ class DraftFailed(Exception):
 
 
 class Engines(Protocol):
-    """The two engines; both return new ids only, without the end id. ``draft`` may raise DraftFailed."""
+    """The two engines; ``draft`` returns new ids, without the end id, or raises DraftFailed."""
 
     async def draft(self, call: EngineCall) -> list[int]: ...
 
-    async def target(self, call: EngineCall) -> list[int]: ...
+    async def target(self, call: EngineCall) -> TargetTokens: ...
 
 
 async def speculate(engines: Engines, request: SpeculationRequest, counts: RoundCounts) -> AsyncIterator[list[int]]:
@@ -72,27 +84,49 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
     """
     ids = list(request.prompt_ids)
     limit = len(ids) + request.max_tokens
-    end_id, *more_end_ids = request.end_ids or (None,)
+    end_id = request.end_ids[0] if request.end_ids else None
     # An engine takes one end id; the model's others stop it as stop words.
-    stop_words = (*request.stop_words, *((other,) for other in more_end_ids if other is not None))
+    more_ends = tuple((other,) for other in request.end_ids[1:])
+    stop_words = (*request.stop_words, *more_ends)
+
+    def missing_tokens() -> int:
+        """How many tokens the answer still lacks to its minimum length."""
+        return max(0, request.sampling.rules.min_tokens - (len(ids) - len(request.prompt_ids)))
 
     def call(role: str, max_new_tokens: int, draft_ids: Sequence[int] = ()) -> EngineCall:
         # A seed used twice would correlate the draws of different rounds, and draft with target.
         sampling = fresh_seed(request.sampling, f"{role}:{len(ids)}")
-        return EngineCall(ids, max_new_tokens, sampling, end_id, stop_words, draft_ids)
+        missing = missing_tokens()
+        if request.sampling.rules.min_tokens:
+            banned = more_ends if missing else ()  # an engine's minimum length holds for its one end id
+            rules = replace(sampling.rules, min_tokens=missing, bad_words=(*sampling.rules.bad_words, *banned))
+            sampling = replace(sampling, rules=rules)
+        return EngineCall(
+            ids,
+            max_new_tokens,
+            sampling,
+            end_id,
+            request.stop_words if missing else stop_words,
+            draft_ids,
+            wants_log_probs=request.wants_log_probs and role == "target",
+        )
 
     speculates = request.draft_len > 0
     while len(ids) < limit:
         room = limit - len(ids)
+        if more_ends and (missing := missing_tokens()):
+            room = min(room, missing)  # what is banned for one call is banned for all of its tokens
         # Who waits for the first word does not wait for the draft to read the prompt as well.
-        drafts_now = speculates and not (request.streams and room == request.max_tokens)
+        is_first = len(ids) == len(request.prompt_ids)
+        drafts_now = speculates and not (request.streams and is_first)
         draft_len = min(request.draft_len, room - 1) if drafts_now else 0
         try:
             draft_ids = await engines.draft(call("draft", draft_len)) if draft_len else []
         except DraftFailed:
             speculates, draft_ids = False, []
-        asked = len(draft_ids) + 1 if speculates else _plain_chunk(request, room)
-        new_ids = await engines.target(call("target", asked, draft_ids))
+        asked = len(draft_ids) + 1 if speculates else _plain_chunk(request, room, is_first)
+        told = await engines.target(call("target", asked, draft_ids))
+        new_ids = told.ids
         accepted = count_accepted(draft_ids, new_ids)
         if speculates:
             counts.drafted.append(len(draft_ids))
@@ -108,6 +142,7 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
             ended = True
             new_ids = new_ids[:-1]
         ids.extend(new_ids)
+        counts.log_probs.extend(told.log_probs[: len(new_ids)])
         yield new_ids
         if ended:
             return
@@ -121,8 +156,9 @@ def fresh_seed(sampling: Sampling, purpose: str) -> Sampling:
     return replace(sampling, seed=int.from_bytes(digest, "little"))
 
 
-def _plain_chunk(request: SpeculationRequest, room: int) -> int:
+def _plain_chunk(request: SpeculationRequest, room: int, is_first: bool) -> int:
     """How many tokens the target alone is asked for at once."""
-    if not request.streams:
-        return min(room, PLAIN_CHUNK_TOKENS)
-    return 1 if room == request.max_tokens else min(room, STREAM_CHUNK_TOKENS)
+    if request.streams:
+        return 1 if is_first else min(room, STREAM_CHUNK_TOKENS)
+    # Log-probabilities may cost a row of logits for every token, which a call has to carry.
+    return min(room, STREAM_CHUNK_TOKENS if request.wants_log_probs else PLAIN_CHUNK_TOKENS)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .contract import HARMLESS, NEUTRAL, SEED_NAMES
+from .contract import ADVICE, HARMLESS, MIN_TOKENS_NAMES, NEUTRAL, SEED_NAMES
+from .logit_rules import LogitRules
 from .sampling import Sampling
 
 
@@ -56,24 +57,49 @@ class TensorReader:
         value = self.scalar(name)
         return None if value is None else decode_text(value, name)
 
-    def sampling(self, *, top_k: str, top_p: str) -> Sampling:
-        """The sampling parameters; ``top_k`` and ``top_p`` are the names of their tensors."""
+    def sampling(
+        self,
+        *,
+        top_k: str,
+        top_p: str,
+        bad_words: tuple[tuple[int, ...], ...] = (),
+        embedding_bias: NDArray[np.float32] | None = None,
+    ) -> Sampling:
+        """The sampling parameters; ``top_k`` and ``top_p`` are the names of their tensors.
+
+        ``top_p`` with ``_decay`` and ``_min`` behind it names those of a top-p that changes; 0 leaves them unset.
+        """
         temperature = self.scalar("temperature")
         try:
+            rules = LogitRules(
+                repetition_penalty=self.scalar("repetition_penalty") or 1.0,
+                presence_penalty=self.scalar("presence_penalty") or 0.0,
+                frequency_penalty=self.scalar("frequency_penalty") or 0.0,
+                min_tokens=self._renamed(MIN_TOKENS_NAMES) or 0,
+                bad_words=bad_words,
+                embedding_bias=embedding_bias,
+            )
             return Sampling(
                 temperature=1.0 if temperature is None else temperature,
                 top_k=self.scalar(top_k) or 0,
                 top_p=self.scalar(top_p) or 0.0,
                 seed=self.seed() or 0,
+                rules=rules,
+                top_p_decay=self.scalar(f"{top_p}_decay") or Sampling.top_p_decay,
+                top_p_min=self.scalar(f"{top_p}_min") or Sampling.top_p_min,
             )
         except ValueError as error:
             raise BadRequest(f"{error}.") from None
 
     def seed(self) -> int | None:
-        seeds = [seed for seed in map(self.scalar, SEED_NAMES) if seed is not None]
-        if len(set(seeds)) > 1:
-            raise BadRequest(f"{' and '.join(SEED_NAMES)} are two names of one input and differ: {seeds}.")
-        return seeds[0] if seeds else None
+        return self._renamed(SEED_NAMES)
+
+    def _renamed(self, names: tuple[str, ...]) -> int | None:
+        """An input that has several names, of which a client may send any."""
+        values = [value for value in map(self.scalar, names) if value is not None]
+        if len(set(values)) > 1:
+            raise BadRequest(f"{' and '.join(names)} are two names of one input and differ: {values}.")
+        return values[0] if values else None
 
     def check_supported(self, read: frozenset[str]) -> None:
         """Raises BadRequest for an input outside ``read`` that asks for something: refused, never dropped."""
@@ -82,7 +108,8 @@ class TensorReader:
                 value = self.scalar(name)
                 if value is not None and value not in NEUTRAL[name]:
                     raise BadRequest(
-                        f"{name} {value!r} is not supported here; leave it out or send {NEUTRAL[name][-1]!r}."
+                        f"{name} {value!r} is not supported here; leave it out or send {NEUTRAL[name][-1]!r}. "
+                        f"{ADVICE.get(name, '')}".rstrip()
                     )
             elif self._asks(name):
                 raise BadRequest(f"{name} is not supported here; leave it out.")

@@ -1,0 +1,227 @@
+"""One running request: what it still has to feed, and what becomes of the logits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..acceptance import accept_logits, accept_tokens, count_accepted
+from ..sampling import Sampler, Sampling
+from ..stopping import StopWords, find_stop
+from .feed import Piece
+from .kv_rows import Row
+
+
+class LogitsNotFinite(RuntimeError):
+    """The engine computed something that is no number; the message names the position."""
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """Token ids in, token ids out. ``draft_ids`` are verified, and then the call ends (as in the C++ engine).
+
+    With ``draft_logits`` float32 [len(draft_ids), vocab_size] they are accepted by modified rejection sampling, against
+    ``acceptance_threshold`` instead of uniform draws where that is given. ``return_context_logits`` takes nothing over
+    from other requests: what is not fed has no logits. ``streams`` asks for a result as soon as there is a token.
+    """
+
+    input_ids: list[int]
+    max_new_tokens: int
+    draft_ids: list[int] = field(default_factory=list)
+    end_id: int | None = None
+    stop_words: StopWords = ()
+    sampling: Sampling = field(default_factory=Sampling)
+    return_logits: bool = False
+    draft_logits: NDArray[np.float32] | None = None
+    acceptance_threshold: float | None = None
+    return_log_probs: bool = False
+    normalize_log_probs: bool = True
+    return_context_logits: bool = False
+    streams: bool = False
+
+
+@dataclass
+class RunFigures:
+    """How a request ran; times in nanoseconds of the monotonic clock, 0 for what has not happened."""
+
+    reused_tokens: int = 0
+    scheduled_ns: int = 0
+    first_token_ns: int = 0
+    last_token_ns: int = 0
+    accepted_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class GenerateResult:
+    """What was chosen since the last result: ``new_ids`` without the end id, and what was asked for of each.
+
+    ``logits`` are float32 [len(new_ids), vocab_size], ``context_logits`` [len(input_ids), vocab_size], given with the
+    first result; ``log_probs`` has one for each new id, ``cum_log_prob`` sums up the whole answer, the end id included.
+    """
+
+    new_ids: list[int]
+    logits: NDArray[np.float32] | None = None
+    context_logits: NDArray[np.float32] | None = None
+    log_probs: list[float] | None = None
+    cum_log_prob: float | None = None
+    figures: RunFigures = field(default_factory=RunFigures)
+
+
+class RunningSequence:
+    """The state of a request on its row: first prompt and drafts are fed, then, without drafts, token by token."""
+
+    def __init__(self, request: GenerateRequest, row: Row, cached_tokens: int) -> None:
+        self.request = request
+        self.row = row
+        self.finished = False
+        self.served_step = -1
+        self._ids = list(request.input_ids)
+        self._sampler = Sampler(request.sampling, len(self._ids), request.end_id)
+        self._keeps_logits = request.return_logits or request.return_log_probs or request.draft_logits is not None
+        self._taken = 0
+        self._logits: list[NDArray[np.float32]] = []
+        self._context_logits: list[NDArray[np.float32]] = []
+        self._log_probs: list[tuple[float, float]] = []  # of each new id, and of what top-k sampling kept
+        self._end_log_prob = 0.0
+        self._past = cached_tokens
+        self._pending = [*self._ids[cached_tokens:], *request.draft_ids]
+        self._picked: list[int] = []
+        self._picked_logits: list[NDArray[np.float32]] = []
+        self._figures = RunFigures(reused_tokens=cached_tokens, scheduled_ns=time.monotonic_ns())
+
+    @property
+    def pending_tokens(self) -> int:
+        return len(self._pending)
+
+    @property
+    def counted_tokens(self) -> int:
+        """What TensorRT-LLM's scheduler counts of it in a step: its whole input until the first token is there."""
+        return 1 if self.new_ids else len(self.request.input_ids) + len(self.request.draft_ids)
+
+    @property
+    def new_ids(self) -> list[int]:
+        return self._ids[len(self.request.input_ids) :]
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are tokens that no result has told of."""
+        return len(self._ids) - len(self.request.input_ids) > self._taken
+
+    def next_piece(self, tokens: int) -> Piece:
+        """The next ``tokens`` to feed. Logits are wanted from the last token before the drafts on, or of the prompt."""
+        unwanted = 0 if self.request.return_context_logits else len(self._ids) - 1 - self._past
+        return Piece(self.row.index, self._past, self._pending[:tokens], max(0, tokens - max(0, unwanted)))
+
+    def advance(self, piece: Piece, logits: NDArray[np.float32], greedy: NDArray[np.int64]) -> None:
+        """Takes note of a piece that was fed, its logits [piece.wanted, vocab_size] and where each is largest.
+
+        Raises LogitsNotFinite.
+        """
+        self.row.write(piece.past, piece.tokens)
+        self._past += len(piece.tokens)
+        del self._pending[: len(piece.tokens)]
+        if piece.wanted:
+            # numpy counts NaN as the largest, so the largest entry tells of the whole row.
+            finite = np.isfinite(logits[np.arange(len(greedy)), greedy])
+            if not finite.all():
+                position = self._past - len(greedy) + int(finite.argmin())
+                raise LogitsNotFinite(f"the logits behind token {position} of the sequence are not finite (NaN)")
+            if self.request.return_context_logits:
+                logits, greedy = self._keep_context(piece.past, logits, greedy)
+            if self.request.draft_logits is None:
+                self._pick(logits, greedy)
+            if self._keeps_logits:
+                self._picked_logits += list(logits.copy())
+        if not self._pending:
+            self._settle()
+
+    def take_result(self) -> GenerateResult:
+        """What was chosen since the last call; what it tells of is not told again."""
+        new_ids = self.new_ids[self._taken :]
+        log_probs = cum_log_prob = None
+        if self.request.return_log_probs:
+            share = 1.0 if self.request.normalize_log_probs else 0.0
+            log_probs = [value - share * log_mass for value, log_mass in self._log_probs[self._taken :]]
+            cum_log_prob = sum(value for value, _ in self._log_probs) + self._end_log_prob
+        result = GenerateResult(
+            new_ids,
+            np.stack(self._logits) if self._logits else None,
+            np.concatenate(self._context_logits) if self._context_logits else None,
+            log_probs,
+            cum_log_prob,
+            self._figures,
+        )
+        self._taken += len(new_ids)
+        self._logits, self._context_logits = [], []
+        return result
+
+    def _keep_context(
+        self, past: int, logits: NDArray[np.float32], greedy: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Keeps the rows behind tokens of the prompt; the rows from the prompt's last token on are for picking."""
+        prompt = len(self.request.input_ids)
+        if past < prompt:
+            self._context_logits.append(logits[: prompt - past].copy())
+        chosen_from = max(0, prompt - 1 - past)
+        return logits[chosen_from:], greedy[chosen_from:]
+
+    def _pick(self, logits: NDArray[np.float32], greedy: NDArray[np.int64]) -> None:
+        """The target's own token behind each accepted draft; where the logits decide alone, it is known already."""
+        if self._sampler.takes_largest:
+            self._picked += [int(token) for token in greedy]
+            return
+        for row in logits:
+            self._picked.append(self._sampler.choose(row, self._said_before(len(self._picked))))
+
+    def _said_before(self, accepted: int) -> list[int]:
+        return [*self._ids, *self.request.draft_ids[:accepted]]
+
+    def _accept(self) -> list[int]:
+        request, rows = self.request, self._picked_logits
+        if request.draft_logits is None:
+            return accept_tokens(request.draft_ids, self._picked.__getitem__)
+        return accept_logits(
+            request.draft_ids,
+            request.draft_logits,
+            lambda i: self._sampler.distribution(rows[i], self._said_before(i)),
+            self._sampler.random,
+            request.acceptance_threshold,
+        )
+
+    def _settle(self) -> None:
+        """Everything is fed: keeps the drafts that are accepted, and goes on behind them."""
+        drafts = self.request.draft_ids
+        self._append(self._accept())
+        self._picked, self._picked_logits = [], []
+        self._past = len(self._ids) - 1
+        self._pending = self._ids[-1:]
+        self._figures.last_token_ns = time.monotonic_ns()
+        self._figures.first_token_ns = self._figures.first_token_ns or self._figures.last_token_ns
+        self._figures.accepted_tokens = count_accepted(drafts, self.new_ids)
+        self.finished |= bool(drafts)
+
+    def _append(self, picked: list[int]) -> None:
+        """Adds tokens up to the end id (left out, as the C++ engine does), a stop word (kept) or the asked length."""
+        request, start, prompt = self.request, len(self._ids), len(self.request.input_ids)
+        for i, token in enumerate(picked):
+            if token == request.end_id or len(self._ids) - prompt == request.max_new_tokens:
+                if request.return_log_probs and token == request.end_id:
+                    self._end_log_prob, _ = self._sampler.log_probs(self._picked_logits[i], self._ids, token)
+                self.finished = True
+                break
+            if request.return_log_probs:
+                self._log_probs.append(self._sampler.log_probs(self._picked_logits[i], self._ids, token))
+            if request.return_logits:
+                self._logits.append(self._picked_logits[i])
+            self._ids.append(token)
+        stop = find_stop(self._ids, start, request.stop_words) if request.stop_words else None
+        if stop is not None:
+            kept = stop - prompt
+            if request.return_logits:
+                del self._logits[kept - self._taken :]
+            del self._log_probs[kept:]
+            del self._ids[stop:]
+        self.finished |= stop is not None or len(self._ids) - prompt >= request.max_new_tokens
