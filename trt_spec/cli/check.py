@@ -30,24 +30,31 @@ def _parse_mounts(_: click.Context, __: click.Parameter, values: tuple[str, ...]
 @click.option("--trust-remote-code", is_flag=True, help="Tokenizers may bring code of their own.")
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
 @click.option("--fix", "is_fixing", is_flag=True, help="Correct what has exactly one right answer; shows the diff.")
-@click.option("--json", "output", flag_value="json", help="Print one JSON document.")
-@click.option("--sarif", "output", flag_value="sarif", help="Print SARIF 2.1.0, for code hosts.")
-def command(path: Path, gpus: str | None, strict: bool, is_fixing: bool, output: str | None, **options: Any) -> None:
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.option("--sarif", "is_sarif", is_flag=True, help="Print SARIF 2.1.0, for code hosts.")
+def command(
+    path: Path, gpus: str | None, strict: bool, is_fixing: bool, is_json: bool, is_sarif: bool, **options: Any
+) -> None:
     """Check a Triton model repository, an engine folder or a TensorRT-LLM checkpoint, whoever wrote it.
 
     Nothing is started or written, but for --fix. Exits with 4 if there are errors (with --strict: or warnings).
     """
-    from trt_spec.cli.check_output import print_report
+    from trt_spec.cli.check_output import print_diff, print_report
     from trt_spec.deploy.check.fix import plan_changes, write_changes
     from trt_spec.deploy.check.options import CheckOptions, parse_gpus
     from trt_spec.deploy.check.path_kind import resolve_checked
     from trt_spec.errors import VerifyFailed
 
+    if is_json and is_sarif:
+        raise click.UsageError("--json and --sarif are two outputs: choose one.")
+    output = "json" if is_json else "sarif" if is_sarif else None
     count, compute_capability = (None, None) if gpus is None else parse_gpus(gpus)
     wanted = CheckOptions(visible_gpus=count, compute_capability=compute_capability, **options)
     folder, kind = resolve_checked(path)
     report = _inspect(folder, kind, wanted)
     changes = plan_changes(folder, report.findings) if is_fixing else None
+    if changes is not None:
+        print_diff(changes, output)  # before anything is written
     if changes:
         write_changes(changes)
         report = _inspect(folder, kind, wanted)

@@ -1,4 +1,4 @@
-"""The checks of ``trtspec plan`` before backend llmapi is deployed: nothing is built, so no later step would make them."""
+"""What ``trtspec plan`` checks, before backend llmapi is deployed: no build stands between that would."""
 
 from __future__ import annotations
 

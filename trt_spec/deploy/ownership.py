@@ -99,7 +99,7 @@ def check_replaceable(folder: Path, kind: str) -> None:
     marker = read_marker(folder)
     if marker is None or marker.get("kind") != kind:
         raise SpecError(
-            f"{folder} has files in it and was not written by trtspec as a {kind}.",
+            f"{folder} has files in it and was not written by trtspec ({kind}).",
             remedy="Choose another workspace with -o, or move that folder away.",
         )
     changed = _find_changes(folder, marker["files"])

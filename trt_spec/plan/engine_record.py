@@ -18,6 +18,8 @@ from trt_spec.spec.model import Role
 
 MODEL_NAMES: Mapping[Role, str] = {"target": TARGET_MODEL, "draft": DRAFT_MODEL}
 BUILD_AGAIN = "Run `trtspec build SPEC` again: only this engine is made."
+ONNX_VERSION_PREFIX = "onnx-"
+"""How trtspec's own engines begin the version in their config.json, where TensorRT-LLM's have theirs."""
 GPU_FIELDS = ("index", "name", "compute_cap", "memory.total", "driver_version")  # of nvidia-smi --query-gpu
 
 

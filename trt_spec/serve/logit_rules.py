@@ -69,7 +69,7 @@ def apply_rules(
     decoding passes temperature 1.
     """
     if rules.is_neutral:
-        return logits if temperature == 1.0 else logits / np.float32(temperature)
+        return logits if temperature == 1.0 else _bounded(logits / np.float32(temperature))
     changed = logits.astype(np.float32, copy=True)
     if rules.embedding_bias is not None:
         changed += rules.embedding_bias
@@ -83,7 +83,12 @@ def apply_rules(
         *begun, last = word
         if last < len(changed) and (not begun or list(ids[-len(begun) :]) == begun):
             changed[last] = MASKED
-    return np.maximum(changed, MASKED)
+    return _bounded(changed)
+
+
+def _bounded(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """In place: a tiny temperature or a huge bias leaves nothing infinite, which would have no softmax."""
+    return np.clip(logits, MASKED, -MASKED, out=logits)
 
 
 def _penalise(logits: NDArray[np.float32], rules: LogitRules, ids: Sequence[int]) -> None:

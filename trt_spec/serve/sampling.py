@@ -132,11 +132,6 @@ def candidates(
     return tokens, kept
 
 
-def probabilities(logits: NDArray[np.float32], sampling: Sampling) -> NDArray[np.float64]:
-    """The distribution [vocab_size] that sampling draws from when nothing was said before."""
-    return Sampler(sampling).distribution(logits, ())
-
-
 def _largest(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
     """Indices of the ``count`` largest values, rising; of equal ones at the border the first."""
     threshold = np.partition(values, -count)[-count]

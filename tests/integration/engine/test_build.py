@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from trt_spec.build.run import BuildOptions, run_build
+from trt_spec.deploy.built_engines import check_built_engines
 from trt_spec.plan.manifest import load_manifest
 from trt_spec.spec.load import load_spec
 
@@ -54,6 +55,7 @@ def test_a_native_build_makes_both_engines_and_tells_how(machine, version):
         assert set(record["files"]) == {path.name for path in folder.iterdir()} - {"manifest.json"}
         assert "Total time of building" in Path(record["log"]).read_text()
         assert manifest.engines[role].built_with.tensorrt_llm == version
+    check_built_engines(manifest, machine.workspace)  # what deploy and serve ask of it
     assert machine.hidden() == []
 
 

@@ -112,6 +112,29 @@ def test_fix_shows_the_diff_writes_it_and_checks_again(repository):
     assert "Nothing to fix." in check(repository, "--fix").stdout
 
 
+@pytest.mark.parametrize("output", [(), ("--sarif",)])
+def test_fix_shows_the_diff_before_it_writes(repository, monkeypatch, output):
+    def refuse(changes):
+        raise PermissionError(13, "Permission denied", str(changes[0].path))
+
+    file = break_name(repository)
+    before = file.read_bytes()
+    monkeypatch.setattr("trt_spec.deploy.check.fix.write_changes", refuse)
+    result = check(repository, "--fix", *output)
+    assert result.exit_code == 1
+    assert '+name: "tensorrt_llm_draft"' in (result.stderr if output else result.stdout)
+    assert "Give yourself permission" in result.stderr
+    assert file.read_bytes() == before
+
+
+def test_the_diff_steers_no_terminal(repository):
+    file = break_name(repository)
+    file.write_text(f"# \x1b[31m red\r\n{file.read_text()}")
+    result = check(repository, "--fix")
+    assert "\x1b" not in result.stdout
+    assert "\\x1b[31m red" in result.stdout
+
+
 def test_fix_with_json_has_the_diff_inside(repository):
     break_name(repository)
     result = check(repository, "--fix", "--json")
@@ -174,6 +197,7 @@ def test_folders_of_no_known_kind_are_bad_usage(tmp_path, names, says):
         ("--tensorrt-llm", "registry.example/mine:1"),
         ("--concurrency", "0"),
         ("--tensorrt-llm", "9"),
+        ("--json", "--sarif"),
     ],
 )
 def test_bad_options(repository, arguments):

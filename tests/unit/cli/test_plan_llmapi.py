@@ -52,6 +52,43 @@ def test_a_pair_of_different_tokenizers_is_refused(spec: Path) -> None:
     assert "different vocabularies" in result.output
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("meta-llama/Llama-3.2-1B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct", "different vocabularies"),
+        ("tensor_parallel: 4", "tensor_parallel: 3", "do not divide by 3 ranks"),
+        ("speculation:", "limits: {max_input_len: 200000}\nspeculation:", "supports 131072 < 201024 tokens"),
+        ("meta-llama/Llama-3.2-1B-Instruct", "./", "has no config.json"),
+    ],
+)
+def test_deploy_refuses_what_the_plan_does(spec: Path, tmp_path: Path, old: str, new: str, words: str) -> None:
+    """There is no build between the two that would."""
+    spec.write_text(SPEC.replace(old, new))
+    result = run("deploy", spec, "-o", tmp_path / "workspace")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert not (tmp_path / "workspace").exists()
+
+
+@pytest.mark.parametrize("model", ["someone/else", "/not/on/this/machine"])
+def test_what_is_not_known_here_is_said_to_be_unchecked(spec: Path, tmp_path: Path, model: str) -> None:
+    spec.write_text(SPEC.replace("meta-llama/Llama-3.2-1B-Instruct", model))
+    result = run("deploy", spec, "-o", tmp_path / "workspace")
+    assert result.exit_code == 0, result.output
+    assert f"note: draft: {model} is not on this machine, so neither" in result.stderr
+    assert "note: target: meta-llama" not in result.stderr
+    spec.write_text(spec.read_text().replace("tensor_parallel: 4", "tensor_parallel: 3"))
+    assert "target.tensor_parallel 3" in run("deploy", spec, "-o", tmp_path / "workspace").stderr
+
+
+def test_deploy_without_a_container_says_what_it_leaves_out(spec: Path, tmp_path: Path) -> None:
+    spec.write_text(SPEC.replace("1.2.1", "1.3.0rc24"))
+    result = run("deploy", spec, "-o", tmp_path / "workspace")
+    assert result.exit_code == 0, result.output
+    assert "note: triton/launch.sh is left out: TensorRT-LLM 1.3.0rc24 needs an image of your own." in result.stderr
+    assert "Draft_Target" in (tmp_path / "workspace" / "repository" / "tensorrt_llm" / "1" / "model.yaml").read_text()
+
+
 def test_deploy_after_plan(spec: Path, tmp_path: Path) -> None:
     result = run("deploy", spec, "-o", tmp_path / "workspace")
     assert result.exit_code == 0, result.output

@@ -130,6 +130,60 @@ def test_what_trtspec_did_not_write_is_not_replaced(place: Workspace, to: Any) -
     assert (deployed.folder / deployed.files[0]).read_text(encoding="utf-8") == "mine"
 
 
+def test_every_destination_is_looked_at_before_the_first_is_written(place: Workspace) -> None:
+    deployed = deploy_to(place, make_spec(), "triton")
+    before = files_of(deployed.repository)
+    (place.root / "triton" / "launch.sh").write_text("mine", encoding="utf-8")
+    with pytest.raises(SpecError, match="triton was changed since trtspec wrote it"):
+        deploy_to(place, make_spec(serve={"max_queue_size": 7}), "triton")
+    assert files_of(deployed.repository) == before
+
+
+@pytest.mark.parametrize(("to", "file"), [("compose", "compose.yaml"), ("k8s", "deployment.yaml")])
+def test_a_changed_repository_reaches_what_runs(place: Workspace, to: Any, file: str) -> None:
+    """The deployment is the same one: its id does not change with the length of a queue."""
+
+    def digest(**serve: Any) -> tuple[str, str]:
+        deploy_to(place, make_spec(serve=serve), to)
+        document = yaml.safe_load((place.root / to / file).read_text(encoding="utf-8"))
+        if to == "compose":
+            labels = document["services"]["triton"]["labels"]
+            return labels["trtspec.deployment-id"], labels["trtspec.repository-digest"]
+        annotations = document["spec"]["template"]["metadata"]["annotations"]
+        return annotations["trtspec-deployment-id"], annotations["trtspec-repository-digest"]
+
+    first, changed, again = digest(), digest(max_queue_size=7), digest()
+    assert first == again and first[0] == changed[0]
+    assert first[1] != changed[1] and len(first[1]) == len(changed[1]) == 64
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_low_ports_are_noted_where_the_server_is_confined(place: Workspace, to: Any) -> None:
+    notes = deploy_to(place, make_spec(serve={"http_port": 80, "grpc_port": 1023, "metrics_port": 1024}), to).notes
+    if to in ("compose", "k8s"):
+        assert "serve.http_port 80 and serve.grpc_port 1023: below 1024" in notes[0]
+    else:
+        assert notes == ()
+    assert deploy_to(place, make_spec(), to).notes == ()
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_engines_of_another_build_are_not_deployed(place: Workspace, to: Any, record_engine: Any) -> None:
+    fingerprint = json.loads((place.engine("target") / "manifest.json").read_text(encoding="utf-8"))["fingerprint"]
+    record_engine(place.engine("target"), 4, "0.17.0", fingerprint=fingerprint)
+    with pytest.raises(SpecError, match=r"target: .*built with TensorRT-LLM 0\.17\.0, it is meant for 1\.2\.1"):
+        deploy_to(place, make_spec(), to)
+    assert sorted(path.name for path in place.root.iterdir()) == ["engines", "manifest.json"]
+
+
+@pytest.mark.parametrize("text", ["x", "[]", "[" * 100_000])
+def test_a_tokenizer_that_is_none(place: Workspace, record_engine: Any, text: str) -> None:
+    (place.engine("target") / "tokenizer.json").write_text(text, encoding="utf-8")
+    record_engine(place.engine("target"), 4)
+    with pytest.raises(SpecError, match=r"tokenizer\.json holds no JSON object"):
+        deploy_to(place, make_spec(), "k8s")
+
+
 @pytest.mark.parametrize("to", TARGETS)
 def test_nothing_built_and_another_spec_are_refused(tmp_path: Path, place: Workspace, to: Any) -> None:
     with pytest.raises(SpecError, match="nothing is built there"):

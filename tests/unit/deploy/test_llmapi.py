@@ -14,6 +14,7 @@ import yaml
 
 from trt_spec.deploy import llmapi_model
 from trt_spec.deploy.dialect import load_llmapi_template
+from trt_spec.deploy.launch_files import deploy_to
 from trt_spec.deploy.llmapi import deploy_llmapi, resolve_llmapi_id, write_llmapi_repository
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import parse_pbtxt
@@ -116,6 +117,49 @@ def test_what_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
     (repository / "tensorrt_llm" / "1" / "model.yaml").write_text("model: mine\n")
     with pytest.raises(SpecError, match="changed since trtspec wrote it"):
         deploy_llmapi(workspace, make())
+
+
+def test_the_comparison_is_looked_at_before_the_repository_is_written(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    repository = deploy_llmapi(workspace, make())
+    before = (repository / MARKER_FILE).read_text()
+    (tmp_path / "compare" / "vllm.sh").write_text("mine\n")
+    with pytest.raises(SpecError, match=r"compare was changed.*vllm\.sh"):
+        deploy_llmapi(workspace, make("ngram"))
+    assert (repository / MARKER_FILE).read_text() == before
+
+
+def test_shellcheck_passes_a_model_that_looks_like_a_variable(tmp_path: Path) -> None:
+    deploy_llmapi(Workspace(tmp_path), make("none", target={"model": "/models/$HOME/`id`"}))
+    checker = Path(sys.executable).with_name("shellcheck")
+    subprocess.run([checker, *(tmp_path / "compare").glob("*.sh")], check=True)
+
+
+def test_without_a_container_no_script_is_written(tmp_path: Path) -> None:
+    """TensorRT-LLM after 1.2.1, whose spelling of speculation is reached in no other way."""
+    place = Workspace(tmp_path / "work")
+    for mode, spelled in (("draft_target", "Draft_Target"), ("eagle3", "Eagle3")):
+        deployed = deploy_to(place, make(mode, "1.3.0rc24"), "triton")
+        text = (deployed.repository / "tensorrt_llm" / "1" / "model.yaml").read_text()
+        assert yaml.safe_load(text)["speculative_config"]["decoding_type"] == spelled
+    assert (deployed.folder, deployed.files) == (None, ())
+    assert "TensorRT-LLM 1.3.0rc24 needs an image of your own" in deployed.notes[0]
+    assert sorted(path.name for path in place.root.iterdir()) == ["compare", "repository"]
+
+
+def test_a_script_for_another_container_does_not_stay(tmp_path: Path) -> None:
+    script = tmp_path / "triton" / "launch.sh"
+    deploy_to(Workspace(tmp_path), make(), "triton")
+    text = script.read_text()
+    script.write_text("mine\n")
+    marker = (tmp_path / "repository" / MARKER_FILE).read_text()
+    for version in ("1.2.1", "1.3.0rc24"):
+        with pytest.raises(SpecError, match=r"triton was changed.*launch\.sh"):
+            deploy_to(Workspace(tmp_path), make("ngram", version), "triton")
+    assert (tmp_path / "repository" / MARKER_FILE).read_text() == marker
+    script.write_text(text)
+    deploy_to(Workspace(tmp_path), make(version="1.3.0rc24"), "triton")
+    assert not script.parent.exists()
 
 
 def test_a_refused_placement_is_not_deployed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trt_spec.deploy.shell_paths import is_plain, link_plain_path
+from trt_spec.deploy.shell_paths import check_path, is_plain, link_plain_path
 from trt_spec.errors import SpecError
 
 AWKWARD = [
@@ -57,3 +57,9 @@ def test_a_link_for_the_rest(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="link is in the way"):
         link_plain_path(repository, workspace, "link")
     assert (workspace / "link").read_text() == "mine"
+
+
+def test_a_path_that_no_text_can_name() -> None:
+    check_path(Path("/work/모델"))
+    with pytest.raises(SpecError, match=r"/work/\\udcff holds bytes that are no UTF-8"):
+        check_path(Path("/work/\udcff"))

@@ -17,6 +17,7 @@ from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.plan.manifest import EngineEntry, Manifest, render_manifest
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.load import load_spec
+from trt_spec.spec.model import Spec
 
 DOCUMENT = {
     "name": "pair",
@@ -114,6 +115,23 @@ def test_specs_of_gpu_backends_are_not_served_here(spec_file: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(spec_file.parent))  # a laptop: no tritonserver, no docker
     with pytest.raises(EnvironmentMissing, match=r"Backend engine .*no tritonserver and there is no docker.*onnx"):
         resolve_launch(spec_file, None, {})
+
+
+def test_a_workspace_of_llmapi_names_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    llmapi = {"name": "pair", "backend": "llmapi", "hardware": {"gpu": "H100", "gpus": 1}}
+    spec = Spec.model_validate({**llmapi, "target": {"model": "a/b"}, "speculation": {"mode": "none"}})
+    place = Workspace(tmp_path / "workspace" / "pair")
+    deploy_workspace(place, spec)
+    for target in (place.root, place.repository):
+        with pytest.raises(SpecError, match=r"backend llmapi.*trtspec serve SPEC"):
+            resolve_launch(target, None, {})
+
+
+def test_a_path_of_foreign_bytes_is_named(built: Workspace, spec_file: Path) -> None:
+    place = Workspace(built.root.rename(built.root.with_name("\udcff")))
+    with pytest.raises(SpecError, match=r"\\udcff holds bytes that are no UTF-8"):
+        deploy_workspace(place, load_spec(spec_file))
 
 
 def test_which_servers_stop_means(built: Workspace, spec_file: Path, tmp_path: Path) -> None:

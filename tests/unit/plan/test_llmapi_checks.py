@@ -75,6 +75,19 @@ def test_the_pytorch_path_quantises_nothing(make_llmapi: Any, make_files: Any) -
     assert codes(check_llmapi_models(plain, {"target": stored})[1])["llmapi-quantised"] == "note"
 
 
+def test_a_model_without_files_does_not_hide_the_other(make_llmapi: Any, make_files: Any) -> None:
+    spec = make_llmapi(target={"model": "owner/big", "tensor_parallel": 3}, limits={"max_input_len": 2**20})
+    for role in ("target", "draft"):
+        facts, findings = check_llmapi_models(spec, {role: make_files()})  # type: ignore[dict-item]
+        assert set(facts) == {role}
+        refused = [finding for finding in findings if finding.severity == "refuse"]
+        assert {finding.role for finding in refused} == {role}
+        assert any("< 1049088 tokens" in finding.message for finding in refused)
+        assert any("divide by 3 ranks" in finding.message for finding in refused)
+    assert check_llmapi_models(make_llmapi("eagle3"), {}) == ({}, ())
+    assert check_llmapi_models(make_llmapi("mtp"), {}) == ({}, ())
+
+
 def test_a_plan_has_no_steps_and_says_how_it_is_served(make_llmapi: Any, make_files: Any, tmp_path: Any) -> None:
     options = PlanOptions(Workspace(tmp_path))
     plan = make_plan(make_llmapi(), {"target": make_files(), "draft": make_files()}, options)

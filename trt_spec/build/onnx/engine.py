@@ -21,6 +21,7 @@ from trt_spec.build.source.shards import load_json_object
 from trt_spec.build.source.small_files import OPTIONAL_NAMES
 from trt_spec.build.source.tokenizer_files import write_tokenizer_files
 from trt_spec.errors import SpecError
+from trt_spec.plan.engine_record import ONNX_VERSION_PREFIX
 from trt_spec.plan.facts import ModelFacts, resolve_facts
 from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.self_draft import check_layers
@@ -57,7 +58,7 @@ def write_engine(source: Path, params: Mapping[str, Any], folder: Path, on_progr
     (folder / GRAPH_FILE).write_bytes(model.SerializeToString())
     onnx.checker.check_model(folder / GRAPH_FILE)
     config = {
-        "version": f"onnx-{version('onnx')}",
+        "version": f"{ONNX_VERSION_PREFIX}{version('onnx')}",
         "pretrained_config": _pretrained_config(facts, params["weight_bits"]),
         "build_config": _build_config(params),
     }
@@ -74,7 +75,7 @@ class TensorLoader:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, facts: ModelFacts, source: Path, layers: tuple[int, ...] | None = None
+        self, checkpoint: Checkpoint, facts: ModelFacts, source: Path, layers: tuple[int, ...]
     ) -> None:
         self._checkpoint = checkpoint
         self._shapes = expected_shapes(facts)

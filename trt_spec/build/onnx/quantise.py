@@ -42,12 +42,3 @@ def quantise(weight: NDArray[np.float32], bits: int) -> QuantisedWeight:
     if bits == 4:  # two codes a byte, the even column in the low half
         codes = codes[:, :, 0::2] | (codes[:, :, 1::2] << 4)
     return QuantisedWeight(np.ascontiguousarray(codes), scales, bits, block)
-
-
-def dequantise(weight: QuantisedWeight, columns: int) -> NDArray[np.float32]:
-    """The float32 [out, columns] matrix that ``weight`` stands for."""
-    codes = weight.packed
-    if weight.bits == 4:
-        codes = np.stack([codes & 15, codes >> 4], axis=3).reshape(*codes.shape[:2], -1)
-    values = (codes.astype(np.float32) - (1 << (weight.bits - 1))) * weight.scales[:, :, None]
-    return np.ascontiguousarray(values.reshape(len(values), -1)[:, :columns])

@@ -12,9 +12,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trt_spec.deploy.check.engine_config import is_tensorrt, rank_count, section, whole
+from trt_spec.deploy.check.engine_settings import judge_settings
 from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity
 from trt_spec.deploy.check.path_kind import CONFIG_FILE
-from trt_spec.deploy.check.reading import FaultKind, list_folder, look_at, read_json_object, shown, size_of
+from trt_spec.deploy.check.reading import FaultKind, list_folder, look_at, read_json_object, read_text, shown, size_of
 from trt_spec.deploy.check.view import MeantVersion
 from trt_spec.plan.engine_record import BUILD_AGAIN, compare_sizes
 from trt_spec.plan.toolchain.containers import containers_with
@@ -24,6 +25,9 @@ RECORD_FILE = "manifest.json"
 COPY_AGAIN = "Copy the whole engine folder, or build it again."
 Progress = Callable[[str, float | None], None]
 _MAX_RANKS = 4096
+_MAX_TOLD = 4  # rank files, one finding each
+_POINTER = "version https://git-lfs.github.com/spec/"
+_MAX_POINTER_BYTES = 1024
 _SHOWN_DIGITS = 12
 _PLAN_WHY = "an engine loads with the TensorRT that wrote it only"
 
@@ -65,6 +69,8 @@ def judge_engine(
     With ``report``, which hears of it, every recorded file is read to its last byte; without, config.json alone.
     """
     yield from _judge_version(config, meant)
+    if is_tensorrt(config):
+        yield from judge_settings(config)
     record = load_engine_record(folder) if _is_there(folder / RECORD_FILE) else None
     if isinstance(record, str):
         remedy = "Run `trtspec build SPEC` again if the engine is ours."
@@ -118,15 +124,29 @@ def _judge_ranks(folder: Path, config: Mapping[str, Any], recorded: frozenset[st
     sizes = {shown(entry.name): size_of(folder / entry.name) for entry in list_folder(folder)[0]}
     wanted = {f"rank{rank}.engine" for rank in range(ranks)}
     found = {name for name in sizes if name.startswith("rank") and name.endswith(".engine")}
-    for name in sorted(wanted - recorded):
-        if not sizes.get(name):
-            state = "is empty or unreadable" if name in sizes else "is missing"
-            what = f"{name} {state}, the mapping has {ranks} ranks"
-            yield _found("engine-ranks", "error", name, what, "every rank loads a file of its own", COPY_AGAIN)
-    for name in sorted(found - wanted):
-        what = f"{name} belongs to none of the {ranks} ranks of the mapping"
+    lost = dict.fromkeys(wanted - recorded - sizes.keys(), "is missing")
+    for name in (wanted - recorded) & sizes.keys():
+        if not sizes[name]:
+            lost[name] = "is empty or unreadable"
+        elif (sizes[name] or 0) <= _MAX_POINTER_BYTES and read_text(folder / name, _MAX_POINTER_BYTES)[0].startswith(
+            _POINTER
+        ):
+            lost[name] = "is a Git LFS pointer, not the file that it stands for"
+    names = sorted(lost, key=lambda name: (len(name), name))
+    for name in names[:_MAX_TOLD]:
+        what = f"{name} {lost[name]}, the mapping has {ranks} ranks{_more(names, name)}"
+        yield _found("engine-ranks", "error", name, what, "every rank loads a file of its own", COPY_AGAIN)
+    names = sorted(found - wanted, key=lambda name: (len(name), name))
+    for name in names[:_MAX_TOLD]:
+        what = f"{name} belongs to none of the {ranks} ranks of the mapping{_more(names, name)}"
         why = "files of two builds are mixed, or the mapping was edited"
         yield _found("engine-ranks", "error", name, what, why, "Build the engine into an empty folder.")
+
+
+def _more(names: list[str], name: str) -> str:
+    """What the last one that is told says of the rest."""
+    left = len(names) - _MAX_TOLD
+    return f"; so it is with {left} more" if left > 0 and name == names[_MAX_TOLD - 1] else ""
 
 
 def _judge_gpus(record: EngineRecord, compute_capability: str | None) -> Iterator[CheckFinding]:
@@ -151,7 +171,7 @@ def _judge_record(folder: Path, record: EngineRecord, report: Progress | None) -
     read = record.digests if report is not None else record.digests.keys() & {CONFIG_FILE}
     for number, name in enumerate(sorted(read - faults.keys())):
         if report is not None:
-            report(f"reading {name}", number / len(read))
+            report(f"reading {shown(name)}", number / len(read))
         try:
             digest = digest_sha256(folder / name)
         except OSError as error:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import stat
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from trt_spec.deploy.check.reading import FaultKind, is_file_at, look_at
-from trt_spec.deploy.check.view import ModelView
 from trt_spec.deploy.parameter_names import (
     DRAFT_NAME,
     ENGINE_BACKEND,
@@ -19,9 +18,14 @@ from trt_spec.deploy.parameter_names import (
 from trt_spec.deploy.repository import SERVE_PACKAGE, VERSION_FOLDER
 from trt_spec.serve.contract import STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 
+if TYPE_CHECKING:
+    from trt_spec.deploy.check.view import ModelView
+
 ModelKind = Literal["engine", "orchestrator", "ensemble", "preprocessing", "postprocessing", "llmapi", "other"]
 
 _OURS_ALONE = "engine_seed_name"  # NVIDIA's models have no such parameter
+
+_TEXT_STEPS = 3  # preprocessing, the engine, postprocessing
 
 DIALECT_NAMES: dict[ModelKind, str] = {
     "engine": TARGET_MODEL,
@@ -34,6 +38,16 @@ DIALECT_NAMES: dict[ModelKind, str] = {
 
 
 def find_kind(model: ModelView) -> ModelKind:
+    """Return what a model is for, as ``judge_kind``; looked up once, because every rule asks."""
+    return model.kind
+
+
+def is_ours(model: ModelView) -> bool:
+    """Whether a model runs the orchestrator of trtspec, as ``judge_ours``; looked up once."""
+    return model.is_ours
+
+
+def judge_kind(model: ModelView) -> ModelKind:
     """Return what a model is for; "other" where that cannot be told, or its configuration does not parse.
 
     "orchestrator" is what calls the engines for one request: NVIDIA's tensorrt_llm_bls and ours, which also serves as
@@ -63,10 +77,13 @@ def find_dialect_name(model: ModelView) -> str | None:
     kind = find_kind(model)
     if kind == "orchestrator" and model.name == STREAMING_MODEL and is_ours(model):
         return STREAMING_MODEL
+    steps = {step.model_name for step in model.config.steps} if model.config else ()
+    if kind == "ensemble" and len(steps) > _TEXT_STEPS:
+        return None  # another pipeline, such as NVIDIA's for pictures: its tensors are not recorded
     return DIALECT_NAMES.get(kind)
 
 
-def is_ours(model: ModelView) -> bool:
+def judge_ours(model: ModelView) -> bool:
     """Whether the model runs the orchestrator of trtspec; where its code cannot be looked at, its parameters tell."""
     mode, fault = look_at(model.folder / VERSION_FOLDER / SERVE_PACKAGE)
     if fault is not None and fault.kind is FaultKind.REFUSED:

@@ -23,6 +23,7 @@ from trt_spec.deploy.check.reading import (
     look_at,
     read_json_object,
     read_text,
+    shorten,
     shown,
 )
 from trt_spec.deploy.check.version import resolve_meant, resolve_version
@@ -61,8 +62,8 @@ def load_repository(root: Path, options: CheckOptions) -> tuple[RepositoryView, 
     marker = marker if isinstance(section(marker).get("files"), dict) else None
     engines = {view.model: view for view in _load_engines(models, options)}
     meant = resolve_meant(options, marker)
-    dialect, reason = resolve_version(meant, engines, models.values())
-    return RepositoryView(root, models, dialect, reason, meant, marker, engines, options), findings
+    dialect, reason, is_guess = resolve_version(meant, engines, models.values())
+    return RepositoryView(root, models, dialect, reason, meant, marker, engines, options, is_guess), findings
 
 
 def load_engine(model: str, named: str, options: CheckOptions) -> EngineView:
@@ -115,7 +116,7 @@ def _parse(text: str, file: str, lines: Lines) -> tuple[ModelConfig | None, list
                 "error",
                 file,
                 error.line,
-                error.reason,
+                shorten(error.reason),
                 "Triton cannot parse the file and loads no model of the repository",
                 "Correct the line; the fields are those of Triton's model_config.proto.",
             )

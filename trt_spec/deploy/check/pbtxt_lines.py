@@ -7,8 +7,9 @@ field, in files that do not parse too. Grammar: protobuf.dev/reference/protobuf/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 _TOKEN = re.compile(
     r"""(?P<newline>\n)
@@ -57,19 +58,49 @@ class Placeholder:
 
 
 @dataclass(frozen=True)
+class _Level:
+    """Nodes that the same words lead to."""
+
+    nodes: list[Node]
+
+    @cached_property
+    def _children(self) -> dict[str, list[Node]]:
+        return _group((child.name, child) for node in self.nodes for child in node.children)
+
+    @cached_property
+    def _labelled(self) -> dict[str, list[Node]]:
+        labels = ((node.label, node) for node in self.nodes)
+        return _group((label.value, node) for label, node in labels if label is not None and label.value is not None)
+
+    def inside(self, word: str) -> list[Node]:
+        return self._children.get(word) or self._labelled.get(word, [])
+
+
+def _group(rows: Iterable[tuple[str, Node]]) -> dict[str, list[Node]]:
+    groups: dict[str, list[Node]] = {}
+    for key, node in rows:
+        groups.setdefault(key, []).append(node)
+    return groups
+
+
+@dataclass(frozen=True)
 class Lines:
     """The fields of one file with their lines."""
 
     root: Node = field(default_factory=lambda: Node("", 0))
     placeholders: tuple[Placeholder, ...] = ()
+    _found: dict[tuple[str, ...], _Level] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, *words: str) -> list[Node]:
         """Return the nodes that ``words`` lead to: field names from the top, or names of elements of a repeated one."""
-        current = [self.root]
-        for word in words:
-            inner = [child for node in current for child in node.children if child.name == word]
-            current = inner or [node for node in current if node.label is not None and node.label.value == word]
-        return current if words else []
+        return self._level(words).nodes if words else []
+
+    def _level(self, words: tuple[str, ...]) -> _Level:
+        """Rules ask for thousands of elements of one field, so what was looked through once is kept."""
+        if words not in self._found:
+            around = self._level(words[:-1]) if words else None
+            self._found[words] = _Level([self.root] if around is None else around.inside(words[-1]))
+        return self._found[words]
 
     def line_of(self, *words: str) -> int | None:
         """Return the line of the node that ``words`` lead to, as ModelView.line_of describes it."""

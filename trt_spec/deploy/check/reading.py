@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import json
@@ -14,6 +15,7 @@ from typing import Any
 from trt_spec.util.text import printable
 
 MAX_CONFIG_BYTES = 1 << 20  # NVIDIA's largest config.pbtxt has 25 KB
+MAX_QUOTED = 120  # characters of a line or a value
 MAX_JSON_BYTES = 16 << 20
 
 
@@ -67,9 +69,9 @@ def read_text(path: Path, limit_bytes: int) -> tuple[str, ReadFault | None]:
         return "", ReadFault(FaultKind.CONTENT, f"is not UTF-8 text (byte {error.start}, line {line})")
 
 
-def read_json_object(path: Path) -> tuple[dict[str, Any] | None, ReadFault | None]:
+def read_json_object(path: Path, limit_bytes: int = MAX_JSON_BYTES) -> tuple[dict[str, Any] | None, ReadFault | None]:
     """Return the object of a JSON file, or None and why there is none."""
-    text, fault = read_text(path, MAX_JSON_BYTES)
+    text, fault = read_text(path, limit_bytes)
     if fault:
         return None, fault
     try:
@@ -119,7 +121,14 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 def shown(name: str) -> str:
     """Return a file's name as text that can be printed and encoded: foreign bytes and control characters escaped."""
-    return printable(os.fsencode(name).decode("utf-8", errors="backslashreplace"))
+    with contextlib.suppress(UnicodeEncodeError):  # where it is no file's name, but a text in a JSON file
+        name = os.fsencode(name).decode("utf-8", errors="backslashreplace")
+    return printable(name)
+
+
+def shorten(text: str, most: int = MAX_QUOTED) -> str:
+    """Return a text with its middle left out if it is longer than ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]} ... {text[-most // 3 :]}"
 
 
 def size_of(path: Path) -> int | None:

@@ -18,9 +18,9 @@ Paint = Callable[[str, str], str]  # text and severity -> text
 def render_lines(report: CheckReport, paint: Paint) -> Iterator[str]:
     """Yield the report in lines: three for each finding, where and what, why, and what to do."""
     if report.version_reason:
-        yield f"TensorRT-LLM {report.version_reason}."
+        yield f"TensorRT-LLM {_sentence(report.version_reason)}"
     if report.trust:
-        yield f"Templates: {report.trust}."
+        yield f"Templates: {_sentence(report.trust)}"
     for key, value in report.about.items():
         yield f"  {key}: {printable(str(value))}"
     for finding in report.findings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,11 @@ from trt_spec.deploy.check.finding import SEVERITIES, CheckFinding, CheckSeverit
 from trt_spec.deploy.check.load import load_repository
 from trt_spec.deploy.check.options import CheckOptions, complete_gpus
 from trt_spec.deploy.check.path_kind import PathKind
+from trt_spec.deploy.check.reading import shorten
 from trt_spec.deploy.check.rules import RULES
+
+_MAX_ALIKE = 100  # findings of one code in one file
+_MAX_CHARACTERS = 2000  # of a sentence
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,27 @@ def inspect_engine(folder: Path, options: CheckOptions, report: Progress) -> Che
 def _sort(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
     """By file and line, whole files last, errors first on a line; what two rules say alike is said once."""
     order = {severity: rank for rank, severity in enumerate(SEVERITIES)}
-    rows = dict.fromkeys(findings)
+    rows = [_cut(row) for row in dict.fromkeys(findings)]
 
     def place(row: CheckFinding) -> tuple[str, bool, int, int, str, str]:
         return row.file, row.line is None, row.line or 0, order[row.severity], row.code, row.what
 
-    return tuple(sorted(rows, key=place))
+    groups: dict[tuple[str, str], list[CheckFinding]] = {}
+    for row in sorted(rows, key=place):
+        groups.setdefault((row.file, row.code), []).append(row)
+    told = [row for group in groups.values() for row in group[:_MAX_ALIKE]]
+    told += [_fold(group) for group in groups.values() if len(group) > _MAX_ALIKE]
+    return tuple(sorted(told, key=place))
+
+
+def _fold(group: list[CheckFinding]) -> CheckFinding:
+    """What stands for the rest of very many findings of one kind in one file, with the worst of their severities."""
+    worst = min(group, key=lambda row: SEVERITIES.index(row.severity))
+    what = f"{len(group) - _MAX_ALIKE} more findings [{worst.code}] in {worst.file}"
+    return replace(worst, line=None, what=what, fix=None)
+
+
+def _cut(row: CheckFinding) -> CheckFinding:
+    """Names and values of strangers may be as long as their files."""
+    texts = {name: shorten(getattr(row, name), _MAX_CHARACTERS) for name in ("what", "why", "remedy")}
+    return row if all(len(getattr(row, name)) <= _MAX_CHARACTERS for name in texts) else replace(row, **texts)

@@ -30,7 +30,8 @@ def render_sarif(root: Path, findings: Iterable[CheckFinding]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result(root, finding, codes.index(finding.code)) for finding in rows],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return encodable(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _result(root: Path, finding: CheckFinding, index: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from trt_spec.errors import SpecError
 from trt_spec.plan.toolchain.containers import find_container
 from trt_spec.serve.contract import TARGET_MODEL
 
+_MOST_SLIPS = 8  # names that somebody may have misspelt, added or left out in templates of a recorded version
 _VERSION = re.compile(r"\d+\.\d+")
 load_recorded = functools.cache(load_dialect)  # a repository may have thousands of models
 
@@ -41,19 +42,19 @@ def resolve_meant(options: CheckOptions, marker: Mapping[str, Any] | None) -> Me
 
 def resolve_version(
     meant: MeantVersion | None, engines: Mapping[str, EngineView], models: Iterable[ModelView]
-) -> tuple[Dialect, str]:
-    """Return the dialect to check against, and which it is, why, and how sure that is.
+) -> tuple[Dialect, str, bool]:
+    """Return the dialect to check against, which it is, why, and how sure that is, and whether it is only the closest.
 
     Raises SpecError for a stated version that no recorded template stands for.
     """
     if meant is not None and meant.is_stated:
-        return load_dialect(meant.tensorrt_llm), f"{meant.tensorrt_llm}, {meant.how}"
+        return load_dialect(meant.tensorrt_llm), f"{meant.tensorrt_llm}, {meant.how}", False
     claims: list[tuple[str | None, str]] = [] if meant is None else [(meant.tensorrt_llm, meant.how)]
     claims += [(read_version(view), f"the engine of {view.model} was built with it") for view in engines.values()]
     for version, why in claims:
         if version is not None:
             try:
-                return load_dialect(version), f"{version}, {why}"
+                return load_dialect(version), f"{version}, {why}", False
             except SpecError:
                 continue  # no templates of that version: the tensors have to tell
     return _match_templates([model for model in models if _is_comparable(model)])
@@ -77,10 +78,11 @@ def _is_comparable(model: ModelView) -> bool:
     return find_kind(model) not in ("other", "llmapi") and not is_ours(model)
 
 
-def _match_templates(models: list[ModelView]) -> tuple[Dialect, str]:
+def _match_templates(models: list[ModelView]) -> tuple[Dialect, str, bool]:
     if not models:
         newest = RECORDED_VERSIONS[-1]
-        return load_dialect(newest), f"{newest}, the newest recorded one: no model tells which it was written for"
+        reason = f"{newest}, the newest recorded one: no model tells which it was written for"
+        return load_dialect(newest), reason, False
     scored = []
     for age, version in enumerate(reversed(RECORDED_VERSIONS)):
         dialect = load_recorded(version)
@@ -92,11 +94,13 @@ def _match_templates(models: list[ModelView]) -> tuple[Dialect, str]:
     alike = [row[3] for row in scored[1:] if row[:2] == (wrong, unsaid)]
     also = f" (just as well {', '.join(alike)})" if alike else ""
     if not wrong:
-        return dialect, f"{version}{also}: every tensor and parameter is that of its templates"
+        return dialect, f"{version}{also}: every tensor and parameter is that of its templates", False
     runner = next(row for row in scored[1:] if row[3] not in alike)
-    return dialect, (
+    return (
+        dialect,
         f"{version}{also}, the closest of the recorded ones: {wrong} names differ from its templates, "
-        f"{runner[0]} from those of {runner[3]}; state it with --tensorrt-llm to be sure"
+        f"{runner[0]} from those of {runner[3]}; state it with --tensorrt-llm to be sure",
+        wrong > _MOST_SLIPS,
     )
 
 

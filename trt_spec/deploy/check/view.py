@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from trt_spec.deploy.check.finding import Fix
+from trt_spec.deploy.check.kinds import ModelKind, judge_kind, judge_ours
 from trt_spec.deploy.check.options import CheckOptions
 from trt_spec.deploy.check.pbtxt_lines import Lines
 from trt_spec.deploy.dialect import Dialect
@@ -36,12 +38,25 @@ class ModelView:
         """
         return self.lines.line_of(*words)
 
+    @cached_property
+    def kind(self) -> ModelKind:
+        """What the model is for."""
+        return judge_kind(self)
+
+    @cached_property
+    def is_ours(self) -> bool:
+        """Whether it runs the orchestrator of trtspec."""
+        return judge_ours(self)
+
+    @cached_property
+    def _rows(self) -> list[str]:
+        return self.text.split("\n")
+
     def plan_fix(self, line: int | None, old: str, new: str) -> Fix | None:
         """Return the fix that puts ``new`` in place of ``old`` on a line; None unless ``old`` stands there once."""
-        rows = self.text.split("\n")
-        if line is None or not 1 <= line <= len(rows) or not old:
+        if line is None or not 1 <= line <= len(self._rows) or not old:
             return None
-        before = rows[line - 1].removesuffix("\r")
+        before = self._rows[line - 1].removesuffix("\r")
         return Fix(line, before.replace(old, new)) if before.count(old) == 1 else None
 
 
@@ -76,6 +91,7 @@ class MeantVersion:
 class RepositoryView:
     """A model repository. ``dialect`` is that of the stated or detected version; ``version_reason`` says which and why.
 
+    ``is_guess`` if no recorded version fits, and the dialect is that of the closest.
     ``meant`` is the version that somebody names, None where engines or tensors had to tell. ``marker`` is trtspec.json,
     None in repositories of others. ``engines`` has an entry for every model of the tensorrtllm backend that names an
     engine, by model name.
@@ -89,3 +105,4 @@ class RepositoryView:
     marker: Mapping[str, Any] | None
     engines: Mapping[str, EngineView]
     options: CheckOptions = field(default_factory=CheckOptions)
+    is_guess: bool = False

@@ -5,6 +5,9 @@ Not run against a real GPU here. What the file says is checked against Compose's
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from trt_spec.deploy.shell_words import join_words, quote_word
@@ -60,21 +63,33 @@ def render_compose(target: GpuTarget) -> dict[str, str]:
     """
     _check(target)
     host = plain_address(target.spec.serve.host, "Docker publishes ports")
-    services = {SERVICE: _plan_triton(target, host), **_plan_monitoring(target, host)}
+    monitoring = _render_monitoring(target)
+    services = {SERVICE: _plan_triton(target, host), **_plan_monitoring(target, host, _digest(monitoring))}
     volumes: dict[str, Any] = {"prometheus": {}, "grafana": {}}
     document = {"name": dns_name(target.spec.name), "services": services, "volumes": volumes}
     about = f"Written by trtspec deploy for {target.spec.name}: docker compose up --detach --wait"
-    prometheus = f"http://prometheus:{PROMETHEUS_PORT}"
-    scraped = f"{SERVICE}:{target.spec.serve.metrics_port}"
     return {
         "compose.yaml": render_yaml(_escape(document), about),
         LAUNCH_FILE: _render_launch(target),
+        **monitoring,
+    }
+
+
+def _render_monitoring(target: GpuTarget) -> dict[str, str]:
+    """What Prometheus and Grafana read, by its path beside compose.yaml."""
+    prometheus = f"http://prometheus:{PROMETHEUS_PORT}"
+    scraped = f"{SERVICE}:{target.spec.serve.metrics_port}"
+    return {
         "monitoring/prometheus.yaml": render_prometheus(scraped, target.spec.name, f"{MONITORING_ROOT}/rules.yaml"),
         "monitoring/rules.yaml": render_rules(),
         "monitoring/dashboards/trtspec.json": render_dashboard(),
         "monitoring/grafana/datasources/prometheus.yaml": render_grafana_source(prometheus),
         "monitoring/grafana/dashboards/trtspec.yaml": render_grafana_provider(f"{MONITORING_ROOT}/dashboards"),
     }
+
+
+def _digest(texts: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
 def _check(target: GpuTarget) -> None:
@@ -139,7 +154,8 @@ def _render_launch(target: GpuTarget) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plan_monitoring(target: GpuTarget, host: str) -> dict[str, Service]:
+def _plan_monitoring(target: GpuTarget, host: str, digest: str) -> dict[str, Service]:
+    """Both services; ``digest`` is that of the files that they read."""
     taken = target.spec.serve.ports.values()
     prometheus_port = choose_port(PROMETHEUS_PORT, taken)
     grafana_port = choose_port(GRAFANA_PORT, [*taken, prometheus_port])
@@ -160,7 +176,13 @@ def _plan_monitoring(target: GpuTarget, host: str) -> dict[str, Service]:
         "volumes": [_mount("./monitoring", MONITORING_ROOT), _keep("grafana", "/var/lib/grafana")],
         "depends_on": ["prometheus"],
     }
-    common = {"profiles": [PROFILE], **_hardened(["/tmp"]), "restart": "unless-stopped", "logging": _plan_logging()}
+    common = {
+        "profiles": [PROFILE],
+        **_hardened(["/tmp"]),
+        "restart": "unless-stopped",
+        "logging": _plan_logging(),
+        "labels": {"trtspec.monitoring-digest": digest},
+    }
     return {"prometheus": {**prometheus, **common}, "grafana": {**grafana, **common}}
 
 

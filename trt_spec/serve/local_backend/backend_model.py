@@ -65,14 +65,20 @@ class TritonPythonModel:
         self._thread.join()
 
     def _run(self) -> None:
-        """The engine thread: sleeps while there is nothing to do, and lets requests in between steps."""
+        """The engine thread: sleeps while there is nothing to do, and lets requests in between steps.
+
+        A step that fails as a whole ends the requests it ran, not the thread.
+        """
         while not self._stopping.is_set():
             jobs = [self._waiting.get()] if self._batcher.is_idle else []
             while not self._waiting.empty():
                 jobs.append(self._waiting.get())
             for job in filter(None, jobs):
                 self._accept(*job)
-            self._batcher.step()
+            try:
+                self._batcher.step()
+            except Exception as error:  # noqa: BLE001 - the thread must outlive any request
+                self._batcher.abort(error)
         self._batcher.abort(RequestCancelled())
         while not self._waiting.empty():
             if (job := self._waiting.get()) is not None:
@@ -82,9 +88,9 @@ class TritonPythonModel:
         """A request becomes a job for each of its sequences, or is refused; whatever goes wrong stays with it."""
         try:
             check_parameters(request.parameters(), READ)
-            tensors = TensorReader(request)
+            tensors, request_id = TensorReader(request), str(request.request_id())
             if tensors.flag("stop"):
-                self._stop(request.request_id())
+                self._stop(request_id)
                 Reply(self._triton, sender).last(dict)
                 return
             asked = read_engine_request(tensors, self._engine, self._options)
@@ -92,13 +98,15 @@ class TritonPythonModel:
             Reply(self._triton, sender).fail(error)
             return
         reply = Reply(self._triton, sender, len(asked.sequences))
-        jobs = [self._job(request, asked, index, reply, arrival_ns) for index in range(len(asked.sequences))]
-        if request.request_id():  # of two requests with one id, a ``stop`` means the later one, as in C++
-            self._jobs_by_id[request.request_id()] = reply, jobs
+        jobs = [self._job(request, request_id, asked, i, reply, arrival_ns) for i in range(len(asked.sequences))]
+        if request_id:  # of two requests with one id, a ``stop`` means the later one, as in C++
+            self._jobs_by_id[request_id] = reply, jobs
         for job in jobs:
             self._batcher.submit(job)
 
-    def _job(self, request: Any, asked: EngineRequest, index: int, reply: Reply, arrival_ns: int) -> Job:
+    def _job(
+        self, request: Any, request_id: str, asked: EngineRequest, index: int, reply: Reply, arrival_ns: int
+    ) -> Job:
         def outputs(result: GenerateResult, *, is_last: bool) -> dict[str, Any]:
             return self._dialect.outputs(asked, index, result, arrival_ns=arrival_ns, is_last=is_last)
 
@@ -111,7 +119,7 @@ class TritonPythonModel:
             else:
                 reply.last(lambda: outputs(outcome, is_last=True))
             if reply.is_over:
-                self._forget(request.request_id(), reply)
+                self._forget(request_id, reply)
 
         def is_cancelled() -> bool:
             return reply.is_over or bool(request.is_cancelled())

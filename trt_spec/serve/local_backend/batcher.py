@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .engine import Engine
 from .feed import Piece
+from .kv_rows import Row
 from .scheduler import Pending, StepLimits, default_limits, plan_step
 from .sequence import GenerateRequest, GenerateResult, RunningSequence
 
@@ -40,6 +41,7 @@ class Job:
         self.deliver = deliver
         self.is_cancelled = is_cancelled
         self.deliver_part = deliver_part
+        self.asked_step = -1  # the step that asked last whether its client still waits
 
 
 class Batcher:
@@ -63,11 +65,11 @@ class Batcher:
 
     def abort(self, reason: Exception) -> None:
         """Ends every job with ``reason``."""
-        for _, sequence in self._running:
-            self._engine.rows.release(sequence.row)
-        jobs = [job for job, _ in self._running] + list(self._waiting)
+        running, waiting = self._running, self._waiting
         self._running, self._waiting = [], deque()
-        for job in jobs:
+        for job, sequence in running:
+            self._finish(job, sequence, reason)
+        for job in waiting:
             job.deliver(reason)
 
     def stop(self, job: Job) -> None:
@@ -82,8 +84,9 @@ class Batcher:
 
     def step(self) -> None:
         """Lets waiting jobs in, feeds the next piece of the running ones, and delivers what has ended."""
-        self._drop_cancelled()
+        self._drop_running()
         self._admit()
+        self._drop_waiting()
         if not self._running:
             return
         pending = [
@@ -97,35 +100,60 @@ class Batcher:
         self._running = [(job, sequence) for job, sequence in self._running if not sequence.finished]
         self._step += 1
 
-    def _drop_cancelled(self) -> None:
-        cancelled = [job for job in self._waiting if job.is_cancelled()]
-        if cancelled:
-            self._waiting = deque(job for job in self._waiting if job not in cancelled)
-        kept = []
-        for job, sequence in self._running:
-            if job.is_cancelled():
-                self._engine.rows.release(sequence.row)
-                cancelled.append(job)
-            else:
-                kept.append((job, sequence))
-        self._running = kept
-        for job in cancelled:
-            job.deliver(RequestCancelled())
+    def _drop_running(self) -> None:
+        """Asks one running job a step, in rotation, whether its client went away: that is a call to another process.
+
+        Whoever left is noticed within as many steps as there are running jobs.
+        """
+        if not self._running:
+            return
+        job, sequence = min(self._running, key=lambda entry: entry[0].asked_step)
+        if (fault := self._ask(job)) is not None:
+            self._running.remove((job, sequence))
+            self._finish(job, sequence, fault)
+
+    def _drop_waiting(self) -> None:
+        """The same for those in the queue, which are asked once more when their turn comes."""
+        if not self._waiting:
+            return
+        job = min(self._waiting, key=lambda waiting: waiting.asked_step)
+        if (fault := self._ask(job)) is not None:
+            self._waiting.remove(job)
+            job.deliver(fault)
+
+    def _ask(self, job: Job) -> Exception | None:
+        """Why a job must end: its client went away, or cannot be asked."""
+        job.asked_step = self._step
+        try:
+            return RequestCancelled() if job.is_cancelled() else None
+        except Exception as error:  # noqa: BLE001 - it stays with this request
+            return error
 
     def _admit(self) -> None:
-        """First come, first served, while there is a row."""
-        while self._waiting:
-            request = self._waiting[0].request
-            placement = self._engine.rows.acquire(request.input_ids)
-            if placement is None:
-                return
+        """First come, first served, while there is a row; a request that cannot start fails alone."""
+        while self._waiting and not self._engine.rows.is_full:
+            job = self._waiting.popleft()
+            if (fault := self._ask(job)) is not None:
+                job.deliver(fault)
+                continue
+            try:
+                sequence = self._start(job.request)
+            except Exception as error:  # noqa: BLE001 - it stays with this request
+                job.deliver(error)
+                continue
+            self._running.append((job, sequence))
+
+    def _start(self, request: GenerateRequest) -> RunningSequence:
+        placement = self._engine.rows.acquire(request.input_ids)
+        try:
             if request.return_context_logits:  # of the whole input, so all of it is fed
                 placement.row.write(0, ())
                 placement = replace(placement, cached_tokens=0, copy_from=None)
             self._engine.place(placement)
-            self._running.append(
-                (self._waiting.popleft(), RunningSequence(request, placement.row, placement.cached_tokens))
-            )
+            return RunningSequence(request, placement.row, placement.cached_tokens)
+        except Exception:
+            self._release(placement.row, keep=False)
+            raise
 
     def _feed(self, served: Sequence[tuple[Job, RunningSequence]], pieces: Sequence[Piece]) -> None:
         """One forward pass for all; if it fails, one for each, so that only those fail that must."""
@@ -162,10 +190,14 @@ class Batcher:
             job.deliver_part(sequence.take_result())
 
     def _finish(self, job: Job, sequence: RunningSequence, outcome: Outcome) -> None:
-        """After a failure the row is zeroed: nothing of it may reach the next sequence there."""
-        failed = isinstance(outcome, Exception)
-        self._engine.rows.release(sequence.row, keep=not failed)
-        if failed:
-            self._engine.forget(sequence.row.index)
+        """The end of every sequence. A failed one leaves nothing in its row, nor one whose logits nobody has seen."""
+        failed = isinstance(outcome, Exception) and not isinstance(outcome, RequestCancelled)
+        self._release(sequence.row, keep=sequence.saw_logits and not failed)
         sequence.finished = True
         job.deliver(outcome)
+
+    def _release(self, row: Row, *, keep: bool) -> None:
+        """Frees a row. What is not kept is zeroed too: what is no number would reach the next sequence there."""
+        self._engine.rows.release(row, keep=keep)
+        if not keep:
+            self._engine.forget(row.index)

@@ -13,7 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from .engine_folder import load_limits, plan_rows
-from .feed import Piece, plan_passes, render_feed
+from .feed import SHORT_PIECE_TOKENS, Piece, plan_passes, render_feed
 from .kv_arena import KvArena
 from .kv_layout import Spot, plan_layout
 from .kv_rows import KvRows, Placement
@@ -30,19 +30,10 @@ class Engine:
         limits = load_limits(folder)
         self.limits = limits if max_num_tokens is None else replace(limits, max_num_tokens=max_num_tokens)
         rows, self.max_row_tokens = plan_rows(self.limits, kv_tokens)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = len(os.sched_getaffinity(0))
-        # Two sessions that alternate on the same cores otherwise fight through their spinning threads.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        self.session = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"),
-            options,
-            providers=["CPUExecutionProvider"],
-            # It would turn a product and the residual's sum into one Gemm, which takes 4 to 8 % more of a whole step.
-            disabled_optimizers=["MatMulAddFusion"],
-        )
+        self.session = open_session(folder)
         self.rows = KvRows(rows, self.max_row_tokens)
         self._arena = KvArena(self.session, self.limits, rows=rows, max_tokens=self.max_row_tokens)
+        self._short_tokens = max(SHORT_PIECE_TOKENS, 1 + self.limits.max_draft_len)
         self._step = 0
         self._fed_at = [0] * rows
         self._logits = np.empty((0, self.limits.vocab_size), np.float32)
@@ -68,7 +59,7 @@ class Engine:
         """
         self._lay_out(pieces)
         pieces = [replace(piece, row=self._arena.position[piece.row]) for piece in pieces]
-        passes = plan_passes(pieces)
+        passes = plan_passes(pieces, self._short_tokens)
         wanted = sum(max(1, sum(pieces[i].wanted for i in indices)) for indices in passes)
         if len(self._logits) < wanted:
             self._logits = np.empty((wanted, self.limits.vocab_size), np.float32)
@@ -113,3 +104,18 @@ class Engine:
         binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(target))
         self.session.run_with_iobinding(binding)
         return rows
+
+
+def open_session(folder: Path) -> onnxruntime.InferenceSession:
+    """The graph of an engine folder on all cores that this process may use."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = len(os.sched_getaffinity(0))
+    # Two sessions that alternate on the same cores otherwise fight through their spinning threads.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(
+        str(folder / "model.onnx"),
+        options,
+        providers=["CPUExecutionProvider"],
+        # It would turn a product and the residual's sum into one Gemm, which takes 4 to 8 % more of a whole step.
+        disabled_optimizers=["MatMulAddFusion"],
+    )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..stopping import StopWords, unpack_stop_words
 from ..triton_request import BadRequest, TensorReader
@@ -93,6 +98,8 @@ def read_engine_request(tensors: TensorReader, engine: Engine, options: EngineOp
         raise BadRequest("streaming is not possible on this model, which is not decoupled; stream from ensemble.")
     request = _read_sequence(tensors, engine, options, streams=streams)
     check_request(engine, request)
+    if request.draft_logits is not None:
+        _check_logits(request.draft_logits, "draft_logits")
     excludes = tensors.scalar("exclude_input_in_output")
     return EngineRequest(
         sequences=_repeat(request, int(tensors.scalar("num_return_sequences") or 1), options),
@@ -111,17 +118,21 @@ def _read_sequence(tensors: TensorReader, engine: Engine, options: EngineOptions
     if length is None or not 0 <= length <= len(input_ids):
         raise BadRequest(f"input_lengths is {length}, but input_ids has {len(input_ids)} tokens.")
     vocab_size = engine.limits.vocab_size
-    bias = tensors.array("embedding_bias")
-    if bias is not None and bias.size not in (0, vocab_size):
-        raise BadRequest(f"embedding_bias has {bias.size} values, expected the vocabulary of {vocab_size}.")
     end_id = tensors.scalar("end_id")
-    draft_ids = tensors.ids("draft_input_ids")
+    draft_ids, draft_logits = tensors.ids("draft_input_ids"), tensors.array("draft_logits")
+    if not draft_ids and draft_logits is not None and not draft_logits.size:
+        draft_logits = None  # no rows for no drafts: nothing to accept by
+    threshold = tensors.scalar("draft_acceptance_threshold")
+    if threshold is not None and not math.isfinite(threshold):
+        raise BadRequest(f"draft_acceptance_threshold is {threshold}, expected a number.")
     sampling = tensors.sampling(
         top_k="runtime_top_k",
         top_p="runtime_top_p",
         bad_words=_word_ids(tensors, "bad_words_list"),
-        embedding_bias=None if bias is None or not bias.size else bias.reshape(-1),
+        embedding_bias=_bias(tensors, vocab_size),
     )
+    if sampling.rules.min_tokens and end_id is not None and end_id >= vocab_size:
+        raise BadRequest(f"end_id is {end_id}, which min_tokens cannot keep away: the vocabulary has {vocab_size} ids.")
     if draft_ids and sampling.changes_top_p:
         # externalDraftTokensLayer.cpp samples with the top-p of the request alone.
         raise BadRequest("runtime_top_p_decay and runtime_top_p_min are not supported with draft_input_ids.")
@@ -133,8 +144,8 @@ def _read_sequence(tensors: TensorReader, engine: Engine, options: EngineOptions
         stop_words=_word_ids(tensors, "stop_words_list"),
         sampling=sampling,
         return_logits=tensors.flag("return_generation_logits"),
-        draft_logits=tensors.array("draft_logits"),
-        acceptance_threshold=tensors.scalar("draft_acceptance_threshold"),
+        draft_logits=draft_logits,
+        acceptance_threshold=threshold,
         return_log_probs=tensors.flag("return_log_probs") and not engine.limits.verifies_drafts,
         normalize_log_probs=options.normalizes_log_probs,
         return_context_logits=tensors.flag("return_context_logits"),
@@ -167,6 +178,26 @@ def _word_ids(tensors: TensorReader, name: str) -> StopWords:
     if packed.size > MAX_WORD_IDS:
         raise BadRequest(f"{name} has {packed.size} values, expected at most {MAX_WORD_IDS}.")
     try:
-        return unpack_stop_words(packed)
+        words = unpack_stop_words(packed)
     except ValueError as error:
         raise BadRequest(f"{name}: {error}.") from None
+    lowest = min((token for word in words for token in word), default=0)
+    if lowest < 0:
+        raise BadRequest(f"{name} has the token id {lowest}, expected 0 or more.")
+    return words
+
+
+def _bias(tensors: TensorReader, vocab_size: int) -> NDArray[np.float32] | None:
+    bias = tensors.array("embedding_bias")
+    if bias is None or not bias.size:
+        return None
+    if bias.size != vocab_size:
+        raise BadRequest(f"embedding_bias has {bias.size} values, expected the vocabulary of {vocab_size}.")
+    _check_logits(bias.reshape(1, -1), "embedding_bias")
+    return bias.reshape(-1)
+
+
+def _check_logits(rows: NDArray[np.floating[Any]], name: str) -> None:
+    """A row may rule tokens out with minus infinity, but not all; its largest value tells of NaN too."""
+    if not np.isfinite(rows.max(axis=1)).all():
+        raise BadRequest(f"{name} has values that are not finite (NaN, infinity, or minus infinity for every token).")

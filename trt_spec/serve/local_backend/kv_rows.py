@@ -51,23 +51,26 @@ class KvRows:
         self.rows = [Row(index, max_tokens) for index in range(rows)]
         self._clock = 0
 
-    def acquire(self, ids: Sequence[int]) -> Placement | None:
-        """A row for a request that sends ``ids``; None while all are running.
+    @property
+    def is_full(self) -> bool:
+        """Whether all rows are running."""
+        return all(row.is_running for row in self.rows)
+
+    def acquire(self, ids: Sequence[int]) -> Placement:
+        """A row for a request that sends ``ids``; ValueError while all are running (``is_full``).
 
         At least the last of ``ids`` is left to feed: its logits are wanted. The caller copies what ``copy_from`` says
         before the next step.
         """
+        if self.is_full:
+            raise ValueError("every row is running")
         wanted = np.asarray(ids, np.int64)
         shared = [common_prefix(row.ids, wanted) for row in self.rows]
         best = max(self.rows, key=lambda row: (shared[row.index], not row.is_running, row.used_at))
         # Every token of it was sent by its last request: this is the same text going on, so it goes on in place.
         # Otherwise it belongs to another text with the same beginning, which may go on itself: that is copied.
         goes_on = not best.is_running and 0 < shared[best.index] >= best.sent_tokens
-        row: Row | None = best if goes_on else self._free_row(keep=best if shared[best.index] else None)
-        if row is None:
-            if best.is_running:
-                return None
-            row = best
+        row = best if goes_on else self._free_row(keep=best if shared[best.index] else None) or best
         cached = min(shared[best.index], len(wanted) - 1)
         self._clock += 1
         row.used_at = self._clock

@@ -78,6 +78,7 @@ class RunningSequence:
         self.row = row
         self.finished = False
         self.served_step = -1
+        self.saw_logits = False  # from then on every piece has some, so what its row holds are numbers
         self._ids = list(request.input_ids)
         self._sampler = Sampler(request.sampling, len(self._ids), request.end_id)
         self._keeps_logits = request.return_logits or request.return_log_probs or request.draft_logits is not None
@@ -129,6 +130,7 @@ class RunningSequence:
             if not finite.all():
                 position = self._past - len(greedy) + int(finite.argmin())
                 raise LogitsNotFinite(f"the logits behind token {position} of the sequence are not finite (NaN)")
+            self.saw_logits = True
             if self.request.return_context_logits:
                 logits, greedy = self._keep_context(piece.past, logits, greedy)
             if self.request.draft_logits is None:

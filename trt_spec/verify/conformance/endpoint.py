@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trt_spec.verify.conformance.observation import CallFailed
@@ -38,7 +37,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class EngineLimits:
+class KnownLimits:
     """What the engine was built for, in tokens; None where the endpoint does not tell. ``source`` says who told.
 
     ``version`` is that of the engine, empty where it is not known.
@@ -60,7 +59,7 @@ class Endpoint(Protocol):
     def call(self, model: str, values: Mapping[str, Any]) -> Answer: ...
 
 
-def resolve_limits(engine: ModelInterface, orchestrator: ModelInterface | None) -> EngineLimits:
+def resolve_limits(engine: ModelInterface, orchestrator: ModelInterface | None) -> KnownLimits:
     """Limits from the engine folder, where this machine sees it, else from the orchestrator's parameters.
 
     Reads config.json of the folder that ``gpt_model_path`` names. The parameter max_num_tokens is the local engine's.
@@ -69,7 +68,7 @@ def resolve_limits(engine: ModelInterface, orchestrator: ModelInterface | None) 
     config = _read_config(engine.parameters.get("gpt_model_path", ""))
     if config is not None:
         build = config["build_config"]
-        return EngineLimits(
+        return KnownLimits(
             max_draft_len=_count(build, "max_draft_len"),
             max_seq_len=_count(build, "max_seq_len"),
             max_num_tokens=num_tokens or _count(build, "max_num_tokens"),
@@ -78,8 +77,8 @@ def resolve_limits(engine: ModelInterface, orchestrator: ModelInterface | None) 
             version=str(config.get("version", "")),
         )
     if orchestrator is None:
-        return EngineLimits(max_num_tokens=num_tokens, max_kv_tokens=kv_tokens)
-    return EngineLimits(
+        return KnownLimits(max_num_tokens=num_tokens, max_kv_tokens=kv_tokens)
+    return KnownLimits(
         max_draft_len=orchestrator.int_parameter("max_draft_len"),
         max_seq_len=orchestrator.int_parameter("max_seq_len"),
         max_num_tokens=num_tokens,
@@ -101,8 +100,3 @@ def _read_config(folder: str) -> Mapping[str, Any] | None:
 def _count(build: Mapping[str, Any], name: str) -> int | None:
     value = build.get(name)
     return value if isinstance(value, int) else None
-
-
-def pack_rows(rows: NDArray[np.floating[Any]]) -> tuple[NDArray[np.floating[Any]], ...]:
-    """[n, m] in the form in which build_inputs makes a tensor [1, n, m] of it."""
-    return tuple(rows)

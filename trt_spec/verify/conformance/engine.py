@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_spec.serve.contract import MIN_TOKENS_NAMES, TARGET_MODEL
-from trt_spec.verify.conformance.endpoint import Answer, Endpoint, EngineLimits, pack_rows
+from trt_spec.verify.conformance.endpoint import Answer, Endpoint, KnownLimits
 from trt_spec.verify.conformance.observation import CallFailed, NotApplicable
 
 PROMPT_TOKENS = 12
@@ -41,14 +41,12 @@ class Text:
 class ProbedEngine:
     """One engine model of an endpoint. ``requests`` counts what was asked of it."""
 
-    def __init__(self, endpoint: Endpoint, limits: EngineLimits, model: str = TARGET_MODEL) -> None:
+    def __init__(self, endpoint: Endpoint, limits: KnownLimits, model: str = TARGET_MODEL) -> None:
         self.limits = limits
         self.interface = endpoint.interface(model)
         self.requests = 0
         self._endpoint = endpoint
         self._model = model
-
-    # -- requests ------------------------------------------------------------------------------------------------------
 
     def ask(self, prompt: Sequence[int], tokens: int, **values: Any) -> Answer:
         """One request; the prompt is left out of the answer unless ``exclude_input_in_output`` says otherwise."""
@@ -71,15 +69,13 @@ class ProbedEngine:
         self, prompt: Sequence[int], drafts: Sequence[int], logits: NDArray[Any] | None = None, **values: Any
     ) -> list[int]:
         """New ids of a call with drafts (and their logits [drafts, vocabulary]): one more than drafts are asked for."""
-        more = {} if logits is None else {"draft_logits": pack_rows(logits)}
+        more = {} if logits is None else {"draft_logits": tuple(logits)}
         return self.ask(prompt, len(drafts) + 1, draft_input_ids=list(drafts), **more, **values).ids
 
     def sample(self, temperature: float, seed: int | None) -> dict[str, Any]:
         """Inputs that draw from the whole distribution, divided by ``temperature``."""
         named = {} if seed is None else {self.seed_name: seed}
         return {"temperature": temperature, "runtime_top_k": 0, "runtime_top_p": 1.0, **named}
-
-    # -- the dialect ---------------------------------------------------------------------------------------------------
 
     @property
     def seed_name(self) -> str:
@@ -106,8 +102,6 @@ class ProbedEngine:
         if self.limits.max_draft_len == 0:
             raise NotApplicable("the engine was built without drafts (max_draft_len 0)")
         return min(most, self.limits.max_draft_len or most)
-
-    # -- what it says --------------------------------------------------------------------------------------------------
 
     def logits(self, prompt: Sequence[int], tokens: int = 1) -> NDArray[np.float64]:
         """Logits [tokens, vocabulary] of a greedy answer. Raises NotApplicable where the engine gives none."""

@@ -23,7 +23,8 @@ they were written down; the local engine (`backend: onnx`) keeps each of them, s
 `prove` sends some hundred small requests, one after the other, and says of each rule whether it held, differs, or
 cannot be shown there (not applicable, with the reason). Exit code 4 if one differs. With a spec, or `--report DIR`, it
 writes `conformance.json`: rule, source, what was expected and seen, versions of server and engine, and under `verified`
-which rules are now known to hold on what. A record of the local engine says so: it verifies no rule of TensorRT-LLM.
+which rules are now known to hold on what. Only an engine whose config.json names a TensorRT-LLM version verifies any;
+of the local engine, and of an engine whose folder this machine does not see, the list is empty.
 
 Counts are judged by an exact two-sided binomial test: an endpoint that keeps a rule fails its probe at most once in
 10,000 times. Limits (max_draft_len, max_seq_len, max_num_tokens) come from the engine folder where this machine sees

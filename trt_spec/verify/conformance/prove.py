@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from trt_spec.errors import VerifyFailed
+from trt_spec.plan.engine_record import ONNX_VERSION_PREFIX
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.util.files import write_text_atomic
 from trt_spec.verify.conditions import read_versions
-from trt_spec.verify.conformance.endpoint import Endpoint, EngineLimits, resolve_limits
+from trt_spec.verify.conformance.endpoint import Endpoint, KnownLimits, resolve_limits
 from trt_spec.verify.conformance.engine import CLEAR_GAP, ProbedEngine
 from trt_spec.verify.conformance.observation import CallFailed, NotApplicable, Observation
 from trt_spec.verify.conformance.rows import ROWS, Row
@@ -21,7 +22,8 @@ from trt_spec.verify.conformance.triton_endpoint import TritonEndpoint
 
 RECORD_FILE = "conformance.json"
 DEFAULT_DEADLINE_S = 120.0
-_LOCAL_VERSION = "onnx-"  # what trtspec's own engines call themselves in config.json
+
+_TENSORRT_LLM = "TensorRT-LLM engine"
 
 Progress = Callable[[str], None]
 
@@ -91,7 +93,7 @@ def run_prove(options: ProveOptions, progress: Progress = lambda _: None) -> Rec
 
 
 def prove_rows(
-    endpoint: Endpoint, limits: Mapping[str, EngineLimits], progress: Progress = lambda _: None
+    endpoint: Endpoint, limits: Mapping[str, KnownLimits], progress: Progress = lambda _: None
 ) -> tuple[int, tuple[Proof, ...]]:
     """(requests made, proofs) of every model in ``limits``: of each row that is probed there."""
     proofs, requests = [], 0
@@ -105,7 +107,7 @@ def prove_rows(
     return requests, tuple(proofs)
 
 
-def _resolve_limits(endpoint: TritonEndpoint) -> dict[str, EngineLimits]:
+def _resolve_limits(endpoint: TritonEndpoint) -> dict[str, KnownLimits]:
     """Limits by model name: the target's, and the draft's where one is served; drafts are never sent to it."""
     orchestrator = endpoint.find(UNARY_MODEL)
     limits = {TARGET_MODEL: resolve_limits(endpoint.interface(TARGET_MODEL), orchestrator)}
@@ -144,7 +146,7 @@ def check_record(record: Record) -> None:
 
 
 def render_record(record: Record) -> str:
-    """The record as one JSON document; ``verified`` lists what is now known, and on what."""
+    """The record as one JSON document; ``verified`` lists what is now known of TensorRT-LLM, and on what."""
     document = asdict(record)
     document["proofs"] = [
         {
@@ -154,7 +156,8 @@ def render_record(record: Record) -> str:
         }
         for proof in record.proofs
     ]
-    held = record.of("held")
+    # Another make's engine may keep the rules or not: that verifies none of TensorRT-LLM's.
+    held = [proof for proof in record.of("held") if record.engines[proof.model]["stands_for"] == _TENSORRT_LLM]
     document["verified"] = {
         "on": describe_place(record),
         "rows": {model: [proof.row.id for proof in held if proof.model == model] for model in record.engines},
@@ -169,8 +172,8 @@ def describe_place(record: Record) -> str:
     return f"{engine['stands_for']} {version}, {record.server}, {record.date}"
 
 
-def _stands_for(limits: EngineLimits) -> str:
+def _stands_for(limits: KnownLimits) -> str:
     """Only a real engine turns a rule that was read into one that was seen."""
-    if limits.version.startswith(_LOCAL_VERSION):
+    if limits.version.startswith(ONNX_VERSION_PREFIX):
         return "trtspec's local engine"
-    return "TensorRT-LLM engine" if limits.version else "engine of unknown make"
+    return _TENSORRT_LLM if limits.version else "engine of unknown make"

@@ -158,7 +158,8 @@ ROWS = (
         "TensorRT-LLM externalDraftTokensLayer.cpp",
         "log-probs of a speculated answer must come from logits, or be refused",
         "read in source",
-        "return_log_probs with right drafts: absent, zero or not the log-probs of the tokens",
+        "return_log_probs with right drafts, greedily: output_log_probs and cum_log_probs are absent, zero or not "
+        "those of the tokens. cum_log_probs decide, for normalised output_log_probs of greedy tokens are zero anyway",
         outputs.probe_draft_log_probs,
     ),
     Row(

@@ -15,6 +15,9 @@ from trt_spec.verify.tensors import ModelInterface, build_inputs, is_sendable, r
 
 _NEEDED = ({"input_ids", "input_lengths", "request_output_len"}, {"output_ids", "sequence_length"})
 _SERVER_FAULTS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+_ABSENT = ("NOT_FOUND", "INVALID_ARGUMENT")
+"""What Triton says of a model that it has not; the second with model namespaces (core model_repository_manager.cc). One
+that is there and not ready is UNAVAILABLE, as is a server that is busy."""
 
 
 class TritonEndpoint:
@@ -65,10 +68,10 @@ class TritonEndpoint:
         return f"{metadata.name} {metadata.version}"
 
     def find(self, model: str) -> ModelInterface | None:
-        """What a model declares, None where the server has none of that name."""
+        """What a model declares, None where the server has none of that name. StepFailed if it does not tell."""
         try:
             return self.interface(model)
-        except StepFailed:
+        except _NotServed:
             return None
 
     def interface(self, model: str) -> ModelInterface:
@@ -76,7 +79,8 @@ class TritonEndpoint:
             try:
                 response = self._client.get_model_config(model, client_timeout=CONNECT_DEADLINE_S)
             except self._error as error:
-                raise StepFailed(
+                failure = _NotServed if _status(error) in _ABSENT else StepFailed
+                raise failure(
                     f"{self.url} does not serve {model} ({reason(error)}).",
                     remedy="Prove a server whose repository holds NVIDIA's engine models.",
                 ) from error
@@ -123,10 +127,18 @@ class TritonEndpoint:
         return last
 
     def _refused(self, error: Exception) -> Answer:
-        status = str(getattr(error, "status", lambda: None)() or "")
-        if any(fault in status for fault in _SERVER_FAULTS):
+        if _status(error) in _SERVER_FAULTS:
             raise _gone(self.url, reason(error)) from error
         return Answer(refusal=reason(error))
+
+
+class _NotServed(StepFailed):
+    """The server has no model of that name."""
+
+
+def _status(error: Exception) -> str:
+    """The gRPC status of a client's exception, such as NOT_FOUND; empty if it has none."""
+    return str(getattr(error, "status", lambda: None)() or "").removeprefix("StatusCode.")
 
 
 def _gone(url: str, what: str) -> StepFailed:

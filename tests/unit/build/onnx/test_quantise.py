@@ -5,11 +5,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from trt_spec.build.onnx.quantise import BLOCK_SIZES, dequantise, quantise
+from trt_spec.build.onnx.quantise import BLOCK_SIZES, quantise
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.feed import Piece
 
 MAX_INT8_ERROR = 0.05
+
+
+def dequantise(weight, columns):
+    """The float32 [out, columns] matrix that a QuantisedWeight stands for."""
+    codes = weight.packed
+    if weight.bits == 4:
+        codes = np.stack([codes & 15, codes >> 4], axis=3).reshape(*codes.shape[:2], -1)
+    values = (codes.astype(np.float32) - (1 << (weight.bits - 1))) * weight.scales[:, :, None]
+    return np.ascontiguousarray(values.reshape(len(values), -1)[:, :columns])
 
 
 @settings(deadline=None, max_examples=40)

@@ -132,3 +132,70 @@ def test_a_manifest_that_is_none(engine, content):
     (engine / "manifest.json").write_bytes(content)
     (finding,) = check(engine).findings
     assert (finding.code, finding.severity) == ("engine-manifest", "warning")
+
+
+def change(folder, *path, value):
+    """Replace a value of config.json; None as last word of the path removes it."""
+    config = json.loads((folder / "config.json").read_text())
+    section = config
+    for name in path[:-1]:
+        section = section[name]
+    section[path[-1]] = value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("build_config",), None, "build_config is null, expected an object"),
+        (("build_config",), [], "build_config is [], expected an object"),
+        (
+            ("build_config", "max_batch_size"),
+            -4,
+            "build_config.max_batch_size is -4, expected a whole number of at least 1",
+        ),
+        (("build_config", "max_batch_size"), 0, "build_config.max_batch_size is 0, expected"),
+        (("build_config", "max_batch_size"), "4", 'build_config.max_batch_size is "4", expected'),
+        (("build_config", "max_seq_len"), 1.5, "build_config.max_seq_len is 1.5, expected"),
+        (("build_config", "speculative_decoding_mode"), 99, "speculative_decoding_mode is 99, expected a name"),
+        (
+            ("build_config", "max_draft_len"),
+            0,
+            "speculative_decoding_mode is 2 (draft_tokens_external), and max_draft_len is 0",
+        ),
+        (("build_config", "plugin_config"), "x", 'build_config.plugin_config is "x", expected an object'),
+    ],
+)
+def test_settings_that_no_build_leaves(engine, path, value, says):
+    change(engine, *path, value=value)
+    (finding,) = check(engine).findings
+    assert (finding.code, finding.severity, finding.file) == ("engine-settings", "error", "config.json")
+    assert says in finding.what
+
+
+def test_an_engine_without_its_section(engine):
+    config = {key: value for key, value in CONFIG.items() if key != "build_config"}
+    (engine / "config.json").write_text(json.dumps(config))
+    assert [finding.what for finding in check(engine).findings] == ["build_config is missing, expected an object"]
+
+
+def test_settings_are_judged_in_a_repository_alike(theirs):
+    repository = theirs()
+    repository.set_engine("draft", value := "build_config", max_batch_size="4")
+    finding = repository.find("engine-settings")
+    assert finding.file == "tensorrt_llm_draft/config.pbtxt"
+    assert f'{value}.max_batch_size is "4"' in finding.what
+
+
+def test_a_pointer_is_no_engine(engine):
+    (engine / "rank1.engine").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    (finding,) = check(engine).findings
+    assert (finding.code, finding.file) == ("engine-ranks", "rank1.engine")
+    assert "is a Git LFS pointer" in finding.what
+
+
+def test_thousands_of_missing_ranks_are_a_few_findings(engine):
+    change(engine, "pretrained_config", "mapping", "tp_size", value=4096)
+    findings = check(engine).findings
+    assert [finding.file for finding in findings] == [f"rank{rank}.engine" for rank in range(2, 6)]
+    assert findings[-1].what.endswith("; so it is with 4090 more")

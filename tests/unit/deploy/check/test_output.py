@@ -7,8 +7,9 @@ import jsonschema
 import pytest
 
 from trt_spec.deploy.check.finding import CheckFinding, Fix
+from trt_spec.deploy.check.options import CheckOptions
 from trt_spec.deploy.check.render import render_json, render_lines
-from trt_spec.deploy.check.run import CheckReport
+from trt_spec.deploy.check.run import CheckReport, inspect_engine
 from trt_spec.deploy.check.sarif import render_sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-schema-2.1.0.json").read_text())
@@ -79,3 +80,16 @@ def test_the_summary_counts(report, tmp_path):
     assert report.summary == "1 error, 1 warning, 1 note"
     assert CheckReport(tmp_path, "engine", ()).summary == "no findings"
     assert CheckReport(tmp_path, "engine", FINDINGS[:1] * 2).summary == "2 errors"
+
+
+@pytest.mark.parametrize("version", ["1.2.1\x1b[31m", "1.2.1\ud800", "1.2.1\u202e"])
+def test_texts_of_files_are_escaped_in_every_output(tmp_path, version):
+    config = {"version": version, "pretrained_config": {"mapping": {"tp_size": 1, "pp_size": 1}}, "build_config": {}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": {f"rank0{version}": {"bytes": 1, "sha256": "0"}}}))
+    report = inspect_engine(tmp_path, CheckOptions(), lambda *_: None)
+    text = "\n".join(render_lines(report, lambda text, _: text))
+    assert text.isprintable() or all(line.isprintable() for line in text.split("\n"))
+    assert "1.2.1\\" in text.split("\n")[0]
+    json.loads(render_sarif(report.path, report.findings).encode())
+    json.loads(render_json(report).encode())

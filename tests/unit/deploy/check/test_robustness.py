@@ -176,3 +176,56 @@ def _shared(nvidia, tmp_path_factory):
         }
         nvidia.shared = repository
     return nvidia.shared
+
+
+@pytest.fixture
+def put(tmp_path):
+    """put(text) writes the config.pbtxt of the only model of the repository tmp_path."""
+
+    def write(text, name="m"):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(text)
+        return inspect_repository(tmp_path, CheckOptions()).findings
+
+    return write
+
+
+@pytest.mark.timeout(60)  # seconds; each took minutes when rules looked through all for each
+def test_thousands_of_steps(put):
+    steps = ",".join(
+        f'{{ model_name: "m{i}" input_map {{ key: "a" value: "x{i}" }} output_map {{ key: "b" value: "x{i + 1}" }} }}'
+        for i in range(6000)
+    )
+    findings = put(f'name: "m"\nplatform: "ensemble"\nensemble_scheduling {{ step [{steps}] }}\n')
+    assert [finding.what for finding in findings if finding.line is None] == [
+        "5900 more findings [model-not-found] in m/config.pbtxt"
+    ]
+
+
+@pytest.mark.timeout(60)
+def test_thousands_of_tensors(put):
+    inputs = ",".join(f'{{ name: "i{i}" data_type: TYPE_INT32 dims: [1] }}' for i in range(15000))
+    findings = put(f'name: "m"\nbackend: "tensorrtllm"\ninput [{inputs}]\n')
+    assert "14900 more findings [tensor-unknown] in m/config.pbtxt" in [finding.what for finding in findings]
+    assert len(findings) < 120
+
+
+def test_the_rest_of_very_many_findings_has_the_worst_severity(put):
+    rows = [f'{{ name: "i{i}" data_type: TYPE_INT32 dims: [1] }}' for i in range(150)]
+    rows += [*rows, '{ name: "i149" data_type: TYPE_FP32 dims: [1] }']
+    text = ",\n".join(rows)
+    findings = [row for row in put(f'name: "m"\nbackend: "x"\ninput [{text}]\n') if row.code == "tensor-twice"]
+    assert {row.severity for row in findings if row.line is not None} == {"note"}
+    assert [(row.severity, row.what[:2]) for row in findings if row.line is None] == [("error", "50")]
+
+
+@pytest.mark.parametrize("text", ['name: "m" max_batch_size: "{}"\n', 'name: "m" max_batch_size: {}\n', "{}: 1\n"])
+def test_a_long_line_is_not_echoed(put, text):
+    (finding,) = put(text.replace("{}", "y" * 100_000))
+    assert finding.code == "config-syntax"
+    assert len(finding.what) < 200
+
+
+def test_a_long_name_is_cut(put):
+    findings = put(f'name: "{"y" * 100_000}"\nbackend: "python"\n')
+    assert all(len(text) < 2100 for row in findings for text in (row.what, row.why, row.remedy))

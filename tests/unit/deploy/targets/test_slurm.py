@@ -69,6 +69,26 @@ def test_shellcheck_has_nothing_to_say(make_slurm, tmp_path, changes):
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_shellcheck_passes_a_path_that_looks_like_a_variable(make_target, tmp_path):
+    script = tmp_path / "trtspec.sbatch"
+    script.write_text(render_slurm(make_target("slurm", workspace="dollar$HOME`id`"))["trtspec.sbatch"])
+    checker = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([checker, "--shell=bash", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_such_a_path_is_taken_as_it_is(make_target, run_batch):
+    target = make_target("slurm", workspace="dollar$HOME`id`")
+    assert f"--container-mounts={target.workspace}:/models:ro" in run_batch(target)["argv"]
+
+
+def test_triton_listens_on_addresses(make_slurm):
+    (argv,) = make_slurm(serve={"host": "localhost"}, **ALONE).launch.ranks[:1]
+    assert "--http-address=127.0.0.1" in argv
+    with pytest.raises(SpecError, match=r"'gpu-node\.local', and Triton listens on addresses only"):
+        make_slurm(serve={"host": "gpu-node.local"})
+
+
 def test_the_job_asks_for_what_the_ranks_need(make_slurm):
     options = options_of(make_slurm())
     assert (options["nodes"], options["ntasks-per-node"], options["gpus-per-node"]) == ("1", "6", "4")

@@ -178,6 +178,13 @@ def test_a_host_name_is_resolved_where_the_script_runs(make_script, tmp_path) ->
     assert "127.0.0.1:8000:8000" in argv
 
 
+def test_a_name_without_an_address_is_told(make_script) -> None:
+    file = write(make_script(serve={"host": "nowhere.invalid"}))
+    done = subprocess.run(["bash", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "serve.host is nowhere.invalid, and no IPv4 address is known here for that name" in done.stderr
+
+
 def test_a_moved_workspace_is_told(make_script) -> None:
     target = make_script()
     file = write(target)

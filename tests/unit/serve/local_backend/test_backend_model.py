@@ -10,7 +10,10 @@ import pytest
 
 from trt_spec.deploy.dialect import load_dialect
 from trt_spec.serve.contract import TARGET_MODEL
+from trt_spec.serve.local_backend import batcher
 from trt_spec.serve.local_backend.backend_model import TritonPythonModel
+from trt_spec.serve.local_backend.engine_request import read_engine_request
+from trt_spec.serve.triton_request import TensorReader
 
 FINAL = 1
 PROMPT = [5, 6, 7]
@@ -70,6 +73,7 @@ class Request:
 
     def refusal(self):
         (response,) = self.wait()
+        assert response.error is not None
         return response.error[0]
 
 
@@ -222,6 +226,13 @@ def test_streams_of_several_sequences_end_once(start):
         assert len(ids) == 5
 
 
+def bias(value):
+    """Values for every token, one of them ``value``."""
+    values = np.zeros(VOCAB, np.float32)
+    values[3] = value
+    return values
+
+
 @pytest.mark.parametrize(
     ("decoupled", "inputs", "words"),
     [
@@ -238,6 +249,18 @@ def test_streams_of_several_sequences_end_once(start):
             {"runtime_top_p": 0.9, "runtime_top_p_decay": 0.5, "draft_input_ids": np.array([1], np.int32)},
             "runtime_top_p_decay .* not supported with draft_input_ids",
         ),
+        (False, {"embedding_bias": bias(np.nan)}, "embedding_bias has values that are not finite"),
+        (False, {"embedding_bias": bias(np.inf)}, "embedding_bias has values that are not finite"),
+        (False, {"embedding_bias": np.full(VOCAB, -np.inf, np.float32)}, "embedding_bias .* for every token"),
+        (False, {"embedding_bias": np.zeros(VOCAB - 1, np.float32)}, "embedding_bias has 319 values"),
+        (False, {"draft_acceptance_threshold": np.float32("nan")}, "draft_acceptance_threshold is nan"),
+        (
+            False,
+            {"draft_input_ids": np.array([1], np.int32), "draft_logits": bias(np.nan)[None]},
+            "draft_logits has values that are not finite",
+        ),
+        (False, {"bad_words_list": np.array([[-3, 4], [1, 2]], np.int32)}, "bad_words_list has the token id -3"),
+        (False, {"end_id": VOCAB, "min_tokens": 2}, "end_id is 320, which min_tokens cannot keep away"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(start, decoupled, inputs, words):
@@ -276,4 +299,42 @@ def test_an_answer_that_cannot_be_sent_becomes_an_error(start):
     request.fails = True
     model.execute([request])
     assert "shared memory is full" in request.refusal()
+    assert only(ask(model))["sequence_length"].tolist() == [[7]]
+
+
+@pytest.mark.parametrize("sampled", [{}, {"runtime_top_p": 0.9}])
+def test_a_bias_may_rule_tokens_out(start, sampled):
+    model = start()
+    first = only(ask(model, new_tokens=1, exclude_input_in_output=True, **sampled))["output_ids"][0, 0, 0]
+    values = np.zeros(VOCAB, np.float32)
+    values[first] = -np.inf
+    other = only(ask(model, new_tokens=1, exclude_input_in_output=True, embedding_bias=values, **sampled))
+    assert other["output_ids"][0, 0, 0] != first
+
+
+def test_logits_of_no_drafts_do_not_change_how_tokens_are_chosen(start):
+    model = start()
+    request = Request(draft_logits=np.zeros((0, VOCAB), np.float32))
+    asked = read_engine_request(TensorReader(request), model._engine, model._options)
+    assert asked.sequences[0].draft_logits is None
+    assert "draft_logits" in ask(model, draft_logits=np.zeros((2, VOCAB), np.float32)).refusal()
+
+
+def test_the_engine_outlives_a_request_that_cannot_be_asked_and_a_step_that_fails(start, monkeypatch):
+    model = start(decoupled=True)
+    lost = Request(new_tokens=110)
+    lost.is_cancelled = lambda: 1 / 0
+    model.execute([lost])
+    assert "division by zero" in lost.refusal()
+    running = ask(model, new_tokens=110, streaming=True)
+    assert running.begun.wait(30)
+    plan, failures = batcher.plan_step, [RuntimeError("no plan")]
+
+    def plan_step(*args):
+        if failures:
+            raise failures.pop()
+        return plan(*args)
+
+    monkeypatch.setattr(batcher, "plan_step", plan_step)
+    assert "no plan" in running.wait()[-1].error[0]
     assert only(ask(model))["sequence_length"].tolist() == [[7]]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trt_spec.serve.local_backend import batcher as batcher_module
 from trt_spec.serve.local_backend import kv_arena, kv_layout
 from trt_spec.serve.local_backend.batcher import Batcher, Job, RequestCancelled
 from trt_spec.serve.local_backend.engine import Engine
@@ -156,24 +157,125 @@ def test_one_failing_pass_fails_only_the_request_that_must(open_engine, referenc
     assert str(failed) == "poisoned"
 
 
-def test_logits_that_are_no_numbers_are_reported_and_touch_nobody_else(build_tiny_engine, tmp_path, reference):
-    """Token 316 has an embedding of NaN; its row of the cache is used again by a text that begins like it."""
-    folder = shutil.copytree(build_tiny_engine("pair-target"), tmp_path / "engine")
+NAN_TOKEN = 316
+
+
+@pytest.fixture(scope="module")
+def nan_folder(build_tiny_engine, tmp_path_factory):
+    """An engine that gives ``NAN_TOKEN`` an embedding of NaN."""
+    folder = shutil.copytree(build_tiny_engine("pair-target"), tmp_path_factory.mktemp("nan") / "engine")
     model = onnx.load(folder / "model.onnx", load_external_data=False)
     (embedding,) = (tensor for tensor in model.graph.initializer if tensor.name == "embedding")
     offset = int(next(entry.value for entry in embedding.external_data if entry.key == "offset"))
     weights = np.memmap(folder / "model.onnx.data", np.float32, "r+", offset, tuple(embedding.dims))
-    weights[316] = np.nan
+    weights[NAN_TOKEN] = np.nan
     weights.flush()
-    engine = WatchedEngine(folder)
+    return folder
+
+
+def test_logits_that_are_no_numbers_are_reported_and_touch_nobody_else(nan_folder, reference):
+    """The row of the cache is used again by a text that begins like the failed one."""
+    engine = WatchedEngine(nan_folder)
     good = [(0, GenerateRequest(prompt, 20), None) for prompt, _ in reference[:3]]
-    bad = (3, GenerateRequest([*reference[3][0], *[1] * 40, 316, 4], 20), None)
+    bad = (3, GenerateRequest([*reference[3][0], *[1] * 40, NAN_TOKEN, 4], 20), None)
     again = (8, GenerateRequest(reference[3][0], 20), None)
     *outcomes, failed, last = run(engine, [*good, bad, again])
     assert [outcome.new_ids for outcome in outcomes] == [greedy[:20] for _, greedy in reference[:3]]
     assert isinstance(failed, LogitsNotFinite)
     assert "NaN" in str(failed) and f"token {len(reference[3][0]) + 41}" in str(failed)
     assert last.new_ids == reference[3][1][:20]
+
+
+@pytest.mark.parametrize("end", ["cancel", "stop", "abort"])
+def test_a_prompt_that_ends_before_its_logits_were_seen_leaves_nothing_that_is_no_number(nan_folder, reference, end):
+    engine = WatchedEngine(nan_folder, kv_tokens=MAX_SEQ_LEN)
+    batcher = Batcher(engine, StepLimits(short_tokens=4, max_step_tokens=8, chunk_tokens=8))
+    is_cancelled, heard = False, []
+    job = Job(GenerateRequest([5, NAN_TOKEN, *[1] * 60], 9), heard.append, lambda: is_cancelled)
+    batcher.submit(job)
+    for _ in range(3):
+        batcher.step()
+    assert engine.passes == [[8], [8], [8]]
+    if end == "cancel":
+        is_cancelled = True
+        batcher.step()
+    elif end == "stop":
+        batcher.stop(job)
+    else:
+        batcher.abort(RequestCancelled())
+    assert len(heard) == 1 and batcher.is_idle
+    prompt, greedy = reference[1]
+    (outcome,) = run(engine, [(0, GenerateRequest(prompt, 10), None)])
+    assert outcome.new_ids == greedy[:10]
+
+
+@pytest.mark.parametrize("failing", ["acquire", "place", "sequence"])
+def test_a_request_that_cannot_start_fails_alone_and_frees_its_row(open_engine, reference, monkeypatch, failing):
+    engine = open_engine(2)
+    (prompt, greedy), bad = reference[0], [7, 8, 9]
+
+    def fail_at(count, called):
+        def call(*args):
+            counted.append(args)
+            if len(counted) == count:
+                raise MemoryError("no memory")
+            return called(*args)
+
+        counted = []
+        return call
+
+    if failing == "acquire":
+        monkeypatch.setattr(engine.rows, "acquire", fail_at(2, engine.rows.acquire))
+    elif failing == "place":
+        monkeypatch.setattr(engine, "place", fail_at(2, engine.place))
+    else:
+        monkeypatch.setattr(batcher_module, "RunningSequence", fail_at(2, batcher_module.RunningSequence))
+    requests = [GenerateRequest(prompt, 10), GenerateRequest(bad, 10), GenerateRequest(prompt, 10)]
+    first, failed, last = run(engine, [(0, request, None) for request in requests])
+    assert str(failed) == "no memory"
+    assert first.new_ids == last.new_ids == greedy[:10]
+
+
+def test_a_client_that_cannot_be_asked_fails_alone(open_engine, reference):
+    batcher, (prompt, greedy) = Batcher(open_engine(2)), reference[0]
+
+    def ask_in_vain():
+        raise RuntimeError("the stub is gone")
+
+    told = [[], [], [], []]
+    for heard, ask in zip(told, (ask_in_vain, lambda: False, lambda: False, ask_in_vain), strict=True):
+        batcher.submit(Job(GenerateRequest(prompt, 5), heard.append, ask))
+    while not batcher.is_idle:
+        batcher.step()
+    assert [str(heard[0]) for heard in (told[0], told[3])] == ["the stub is gone"] * 2
+    assert [heard[0].new_ids for heard in told[1:3]] == [greedy[:5]] * 2
+
+
+def test_a_step_asks_two_clients_in_rotation(open_engine, reference):
+    batcher, asked = Batcher(open_engine(3)), []
+    for name in "abcdef":
+        request = GenerateRequest(reference[0][0], 20)
+        batcher.submit(Job(request, lambda _: None, lambda name=name: asked.append(name) or False))
+    batcher.step()
+    assert sorted(asked) == ["a", "b", "c", "d"]
+    asked.clear()
+    for _ in range(6):
+        batcher.step()
+    assert len(asked) == 12
+    assert [name for name in asked if name in "abc"] == [*"abc"] * 2
+    assert [name for name in asked if name in "def"] == [*"efd"] * 2
+
+
+def test_sixteen_drafts_of_many_share_a_pass(build_tiny_engine, reference, monkeypatch):
+    engine, passes = Engine(build_tiny_engine("pair-target", max_draft_len=16)), []
+    compute = engine._run
+    monkeypatch.setattr(engine, "_run", lambda pieces, start: passes.append(len(pieces)) or compute(pieces, start))
+    prompts = [prompt for prompt, _ in reference[:4]]
+    run(engine, [(0, GenerateRequest(prompt, 1), None) for prompt in prompts])
+    passes.clear()
+    outcomes = run(engine, [(0, GenerateRequest(prompt, 17, greedy[:16]), None) for prompt, greedy in reference[:4]])
+    assert [outcome.new_ids for outcome in outcomes] == [greedy[:17] for _, greedy in reference[:4]]
+    assert passes == [4]
 
 
 def test_a_cancelled_request_makes_room_in_the_next_step(open_engine, reference):

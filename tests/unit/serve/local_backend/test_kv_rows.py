@@ -1,6 +1,7 @@
 """Which row a request gets, and what it takes over."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ def test_a_row_has_one_request_and_what_is_taken_over_is_there(count, requests, 
             rows.release(running.pop(random.randrange(len(running))), keep=keeps)
         before = {row.index: row.ids.copy() for row in rows.rows}
         placement = rows.acquire(ids)
-        assert placement is not None
         row, cached, source = placement.row, placement.cached_tokens, placement.copy_from
         assert row not in running and 0 <= cached < len(ids)
         holder = row if source is None else source
@@ -36,7 +36,9 @@ def test_no_row_is_given_while_all_run():
     rows = KvRows(2, 8)
     first = rows.acquire([1, 2]).row
     rows.acquire([1, 2])
-    assert rows.acquire([1, 2]) is None
+    assert rows.is_full
+    with pytest.raises(ValueError, match="every row is running"):
+        rows.acquire([1, 2])
     rows.release(first)
     assert rows.acquire([3]).row is first
 

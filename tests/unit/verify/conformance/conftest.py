@@ -15,19 +15,19 @@ from trt_spec.serve.acceptance import accept_logits, accept_tokens
 from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampler, Sampling
 from trt_spec.serve.stopping import unpack_stop_words
-from trt_spec.verify.conformance.endpoint import Answer, EngineLimits
+from trt_spec.verify.conformance.endpoint import Answer, KnownLimits
 from trt_spec.verify.tensors import ModelInterface
 
 VOCABULARY = 96
 BLOCK_TOKENS = 32
-LIMITS = EngineLimits(max_draft_len=5, max_seq_len=160, max_num_tokens=152, source="the test", version="1.2.1")
+LIMITS = KnownLimits(max_draft_len=5, max_seq_len=160, max_num_tokens=152, source="the test", version="1.2.1")
 
 
 class ToyEngine:
     """An Endpoint. ``faults`` are ids of rows, or variants of them; ``refuses`` are inputs it does not take."""
 
     def __init__(
-        self, *faults: str, limits: EngineLimits = LIMITS, version: str = "1.2.1", refuses: Sequence[str] = ()
+        self, *faults: str, limits: KnownLimits = LIMITS, version: str = "1.2.1", refuses: Sequence[str] = ()
     ) -> None:
         self.calls: list[Mapping[str, Any]] = []
         self._faults = frozenset(faults)
@@ -197,9 +197,14 @@ class ToyEngine:
             outputs["generation_logits"] = np.array([[rows]], np.float32)
         if values.get("return_log_probs"):
             said = [float(_log_softmax(row)[token]) for row, token in zip(rows, new, strict=True)]
-            is_set = "draft_input_ids" not in values or "draft-log-probs" in self._faults
-            garbage = 7.0 if "garbage-log-probs" in self._faults else 0.0
-            outputs["output_log_probs"] = np.array([[said if is_set else [garbage] * len(said)]], np.float32)
+            # normalize_log_probs, on by default: divided by the mass of the top k, greedy log-probs are 0.
+            each = [0.0] * len(said) if values.get("runtime_top_k") == 1 else said
+            together = sum(said)
+            if "draft_input_ids" in values and "draft-log-probs" not in self._faults:
+                garbage = 7.0 if "garbage-log-probs" in self._faults else 0.0
+                each, together = [garbage] * len(said), garbage
+            outputs["output_log_probs"] = np.array([[each]], np.float32)
+            outputs["cum_log_probs"] = np.array([[together]], np.float32)
         if values.get("return_perf_metrics") or values.get("return_kv_cache_reuse_stats"):
             blocks = reused if "block-reuse" in self._faults else reused // BLOCK_TOKENS
             blocks = 0 if "no-reuse" in self._faults else blocks
@@ -223,5 +228,5 @@ def make_toy() -> type[ToyEngine]:
 
 
 @pytest.fixture
-def toy_limits() -> EngineLimits:
+def toy_limits() -> KnownLimits:
     return LIMITS

@@ -16,6 +16,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from trt_spec.cli.main import main
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed
+from trt_spec.plan.engine_record import ONNX_VERSION_PREFIX
 from trt_spec.verify.conformance.endpoint import resolve_limits
 from trt_spec.verify.conformance.observation import NotApplicable
 from trt_spec.verify.conformance.triton_endpoint import TritonEndpoint
@@ -30,8 +31,10 @@ class ToyServer(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     def __init__(self, toy: Any) -> None:
         self.toy = toy
+        self.parameters: dict[str, str] = {}
         self.more: dict[str, dict[str, str]] = {}
         self.decoupled = False
+        self.unknown = grpc.StatusCode.NOT_FOUND
         self.fails: grpc.StatusCode | None = None
         self.retyped: dict[str, str] = {}
         self._server = grpc.server(ThreadPoolExecutor(2))
@@ -57,9 +60,11 @@ class ToyServer(service_pb2_grpc.GRPCInferenceServiceServicer):
                 config.input.add(name=name, data_type=model_config_pb2.DataType.Value(kind), dims=[-1])
             for name in interface.outputs:
                 config.output.add(name=name, dims=[-1])
+            for key, value in self.parameters.items():
+                config.parameters[key].string_value = value
             config.model_transaction_policy.decoupled = self.decoupled
         else:
-            context.abort(grpc.StatusCode.NOT_FOUND, "unknown model")
+            context.abort(self.unknown, "unknown model")
         return service_pb2.ModelConfigResponse(config=config)
 
     def ModelInfer(self, request, context):  # noqa: N802
@@ -133,6 +138,7 @@ def test_any_triton_with_nvidias_tensors_is_proved(serve_toy, decoupled):
     assert not_held == {"draft-limit", "sequence-limit", "whole-prefix"}  # nobody tells the limits
     assert record["engines"]["tensorrt_llm"]["stands_for"] == "engine of unknown make"
     assert record["requests"] == len(server.toy.calls)
+    assert record["verified"]["rows"] == {"tensorrt_llm": []}
     assert record["verified"]["on"].startswith("engine of unknown make version unknown, triton 0, ")
 
 
@@ -146,8 +152,40 @@ def test_a_rule_that_differs_is_exit_code_4_and_in_the_record(serve_toy, tmp_pat
     (differing,) = (proof for proof in record["proofs"] if proof["verdict"] == "differs")
     assert differing["id"] == "end-id"
     assert differing["source"]
-    assert "end-id" not in record["verified"]["rows"]["tensorrt_llm"]
     assert "16 held, 1 differs, 3 not applicable" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "verifies"), [("1.2.1", True), (f"{ONNX_VERSION_PREFIX}1.19.0", False), ("", False)]
+)
+def test_only_a_tensorrt_llm_engine_verifies_rules(serve_toy, tmp_path, version, verifies):
+    server = serve_toy("end-id")
+    config = {"version": version, "build_config": {"max_draft_len": 5, "max_seq_len": 160, "max_num_tokens": 152}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    server.parameters = {"gpt_model_path": str(tmp_path)}
+    record = json.loads(prove(server.url, "--json").stdout)
+    held = [proof["id"] for proof in record["proofs"] if proof["verdict"] == "held"]
+    assert len(held) == 19
+    assert record["verified"]["rows"] == {"tensorrt_llm": held if verifies else []}
+
+
+@pytest.mark.parametrize("status", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT])
+def test_a_model_that_the_server_has_not_is_left_out(serve_toy, status):
+    server = serve_toy()
+    server.unknown = status
+    with TritonEndpoint(server.url, deadline_s=20) as endpoint:
+        assert endpoint.find("tensorrt_llm_draft") is None
+
+
+@pytest.mark.parametrize("status", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
+def test_a_busy_server_does_not_hide_the_draft(serve_toy, status):
+    server = serve_toy()
+    server.unknown = status
+    with (
+        TritonEndpoint(server.url, deadline_s=20) as endpoint,
+        pytest.raises(StepFailed, match="does not serve tensorrt_llm_draft"),
+    ):
+        endpoint.find("tensorrt_llm_draft")
 
 
 def test_the_orchestrators_parameters_tell_the_limits(serve_toy, toy_limits):

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from trt_spec.verify.conformance.engine import ProbedEngine
@@ -123,3 +124,30 @@ def test_an_undecided_text_is_named_where_a_rule_differs(make_toy, toy_limits):
     assert doubted.verdict == "differs"
     assert "perhaps rounding" in doubted.seen
     assert "rounding" not in observe(row, ProbedEngine(make_toy("end-id"), toy_limits)).seen
+
+
+@pytest.mark.parametrize(
+    ("outputs", "verdict"),
+    [
+        ({}, "held"),
+        ({"output_log_probs": [0.0] * 4, "cum_log_probs": [0.0]}, "held"),
+        ({"output_log_probs": [0.0] * 4}, "not applicable"),
+        ({"output_log_probs": [0.0] * 4, "cum_log_probs": [7.0]}, "held"),
+        ({"output_log_probs": "right", "cum_log_probs": [0.0]}, "differs"),
+        ({"output_log_probs": [0.0] * 4, "cum_log_probs": "right"}, "differs"),
+    ],
+)
+def test_log_probs_of_drafts_are_set_where_either_output_is_right(make_toy, toy_limits, outputs, verdict):
+    class Told(make_toy):
+        def _outputs(self, values, prompt, new, rows, reused):
+            found = super()._outputs(values, prompt, new, rows, reused)
+            if values.get("return_log_probs"):
+                scores = np.array(rows, np.float64)
+                said = (scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))[range(len(new)), new]
+                right = {"output_log_probs": said, "cum_log_probs": said.sum()}
+                del found["output_log_probs"], found["cum_log_probs"]
+                for name, told in outputs.items():
+                    found[name] = np.asarray(right[name] if told == "right" else told, np.float32)
+            return found
+
+    assert verdicts(Told(), toy_limits)["draft-log-probs"] == verdict

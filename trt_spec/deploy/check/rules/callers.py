@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trt_spec.deploy.check.finding import CheckFinding
+from trt_spec.deploy.check.rules.reading import DRAFT_TARGET_MODES, build_config
 from trt_spec.deploy.check.rules.report import found_parameter, listed
 from trt_spec.deploy.check.rules.roles import Caller, resolve_roles
 from trt_spec.deploy.check.view import ModelView, RepositoryView
@@ -66,9 +67,13 @@ def _check_called(called: ModelView, caller: Caller, key: str, role: str) -> Ite
 
 
 def _find_uncalled(view: RepositoryView, caller: Caller, engines: list[str]) -> Iterator[CheckFinding]:
-    """A second engine in the repository is there to draft."""
+    """A second engine that is called a draft, or stands beside a target built for drafts, is there to draft.
+
+    It may also be another instance or another model (docs/llama_multi_instance.md).
+    """
     others = [name for name in engines if name != caller.target]
-    if len(others) == 1 and caller.target in view.models:
+    is_built = build_config(view, caller.target).get("speculative_decoding_mode") in DRAFT_TARGET_MODES
+    if len(others) == 1 and caller.target in view.models and (is_built or "draft" in others[0].lower()):
         yield found_parameter(
             caller.model,
             DRAFT_NAME,

@@ -14,6 +14,7 @@ from trt_spec.deploy.check.view import ModelView, RepositoryView
 from trt_spec.deploy.parameter_names import ENSEMBLE_PLATFORM
 from trt_spec.deploy.pbtxt import EnsembleStep, ModelConfig, Tensor
 
+Types = dict[str, str]  # Triton's types by tensor
 _REFUSED = "Triton refuses the ensemble"
 _STEPS = ("ensemble_scheduling", "step")
 
@@ -30,12 +31,16 @@ def check_ensembles(view: RepositoryView) -> Iterator[CheckFinding]:
             yield _report(model, ("instance_group",), "it has an instance_group", "Remove instance_group.")
         if not config.steps:
             yield _report(model, ("ensemble_scheduling",), "it has no step", "Add the steps of the pipeline.")
+        have = listed(sorted(view.models))
+        own = (_types(config.inputs), _types(config.outputs))
         for step in config.steps:
-            yield from _check_step(view, model, step)
+            yield from _check_step(view, model, step, own, have)
         yield from _check_flow(model, config)
 
 
-def _check_step(view: RepositoryView, model: ModelView, step: EnsembleStep) -> Iterator[CheckFinding]:
+def _check_step(
+    view: RepositoryView, model: ModelView, step: EnsembleStep, own: tuple[Types, Types], have: str
+) -> Iterator[CheckFinding]:
     name = step.model_name
     for field, mapped in (("input_map", step.input_map), ("output_map", step.output_map)):
         if not mapped:
@@ -45,7 +50,7 @@ def _check_step(view: RepositoryView, model: ModelView, step: EnsembleStep) -> I
         yield _report(
             model,
             (*_STEPS, name),
-            f'step model "{name}" not found in repository (have: {listed(sorted(view.models))})',
+            f'step model "{name}" not found in repository (have: {have})',
             "Correct model_name, or add the model.",
             "model-not-found",
         )
@@ -75,23 +80,24 @@ def _check_step(view: RepositoryView, model: ModelView, step: EnsembleStep) -> I
             f"input_map of step {name} lacks {tensor}, which {name} needs in every request",
             f"Map {tensor} to an input of the ensemble or to an output of a step.",
         )
-    yield from _check_types(model, step, called.config)
+    yield from _check_types(model, step, called.config, own)
 
 
-def _check_types(model: ModelView, step: EnsembleStep, called: ModelConfig) -> Iterator[CheckFinding]:
+def _check_types(
+    model: ModelView, step: EnsembleStep, called: ModelConfig, own: tuple[Types, Types]
+) -> Iterator[CheckFinding]:
     """Tensors of the ensemble go to its steps unchanged, so both ends have one type."""
-    assert model.config is not None
     for field, mapped, outer, inner in (
-        ("input_map", step.input_map, model.config.inputs, called.inputs),
-        ("output_map", step.output_map, model.config.outputs, called.outputs),
+        ("input_map", step.input_map, own[0], called.inputs),
+        ("output_map", step.output_map, own[1], called.outputs),
     ):
-        types, own = _types(inner), _types(outer)
+        types = _types(inner)
         for tensor, ensemble_tensor in mapped.items():
-            if tensor in types and ensemble_tensor in own and types[tensor] != own[ensemble_tensor]:
+            if tensor in types and ensemble_tensor in outer and types[tensor] != outer[ensemble_tensor]:
                 yield _report(
                     model,
                     (*_STEPS, step.model_name, field, tensor),
-                    f"{ensemble_tensor} is TYPE_{own[ensemble_tensor]} here and TYPE_{types[tensor]} as {tensor} of "
+                    f"{ensemble_tensor} is TYPE_{outer[ensemble_tensor]} here and TYPE_{types[tensor]} as {tensor} of "
                     f"{step.model_name}",
                     "Give both the same data_type.",
                 )
@@ -107,6 +113,7 @@ def _check_flow(model: ModelView, config: ModelConfig) -> Iterator[CheckFinding]
                 what = f"{tensor} is written by more than one step"
                 yield _report(model, (*_STEPS, step.model_name), what, "Give each output a name of its own.")
             written.add(tensor)
+    outputs = {row.name for row in config.outputs}
     if not config.steps:
         return
     for tensor in sorted(inputs - read):
@@ -117,18 +124,18 @@ def _check_flow(model: ModelView, config: ModelConfig) -> Iterator[CheckFinding]
             yield _report(model, ("output", tensor), what, f"Map an output of a step to {tensor}.")
     for step in config.steps:
         for name, tensor in step.input_map.items():
-            if tensor not in inputs | written:
+            if tensor not in inputs and tensor not in written:
                 what = f"{name} of step {step.model_name} is mapped to {tensor}, which nothing writes"
                 remedy = f"Declare {tensor} as an input, or map an output of a step to it."
                 yield _report(model, (*_STEPS, step.model_name, "input_map", name), what, remedy)
         for name, tensor in step.output_map.items():
-            if tensor not in read and tensor not in {row.name for row in config.outputs}:
+            if tensor not in read and tensor not in outputs:
                 what = f"{name} of step {step.model_name} is mapped to {tensor}, which nothing reads"
                 remedy = f"Declare {tensor} as an output, or remove it from output_map."
                 yield _report(model, (*_STEPS, step.model_name, "output_map", name), what, remedy)
 
 
-def _types(tensors: Sequence[Tensor]) -> dict[str, str]:
+def _types(tensors: Sequence[Tensor]) -> Types:
     return {tensor.name: tensor.dtype for tensor in tensors}
 
 

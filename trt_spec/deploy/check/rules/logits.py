@@ -6,6 +6,7 @@ answer; fast logits are switched off without pre-spawned ranks); no template had
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from trt_spec.deploy.check.finding import CheckFinding
@@ -21,8 +22,7 @@ TENSORS = ("draft_logits", "context_logits", "generation_logits")
 def check_engine_dtype(view: RepositoryView) -> Iterator[CheckFinding]:
     """The type of an engine model's logits tensors against the engine's logits_dtype."""
     for name, model in resolve_roles(view).engines.items():
-        recorded = pretrained_config(view, name).get("logits_dtype")
-        built = TRITON_DTYPES.get(recorded) if isinstance(recorded, str) else None
+        recorded, built = pretrained_config(view, name).get("logits_dtype"), _find_built(view, name)
         for side, tensor, dtype in _logits(model):
             if built is None or dtype == built:
                 continue
@@ -44,9 +44,12 @@ def check_equal_dtype(view: RepositoryView) -> Iterator[CheckFinding]:
         (name, side, tensor): dtype for name, model in view.models.items() for side, tensor, dtype in _logits(model)
     }
     roles = resolve_roles(view)
-    reference = next((dtype for (name, _side, _tensor), dtype in declared.items() if name == roles.target), None)
-    if reference is None:
+    if not any(name == roles.target for name, _side, _tensor in declared):
         return
+    # The engine's own word counts; without it that of most tensors, so that the odd one is blamed.
+    recorded = _find_built(view, roles.target)
+    reference = recorded or Counter(declared.values()).most_common(1)[0][0]
+    source = f"the engine of {roles.target} gives TYPE_{reference}" if recorded else f"most are TYPE_{reference}"
     for (name, side, tensor), dtype in declared.items():
         if dtype == reference:
             continue
@@ -55,7 +58,7 @@ def check_equal_dtype(view: RepositoryView) -> Iterator[CheckFinding]:
             (side, tensor, "data_type"),
             "logits-dtypes-differ",
             "error",
-            f"{name}: {tensor} is TYPE_{dtype}, logits of {roles.target} are TYPE_{reference}",
+            f"{name}: {tensor} is TYPE_{dtype}, {source}",
             "the same values are handed from model to model unchanged",
             f"Set data_type: TYPE_{reference} (logits_datatype in the template).",
         )
@@ -94,6 +97,12 @@ def check_fast_logits(view: RepositoryView) -> Iterator[CheckFinding]:
                 "the engine keeps no logits that could be handed over",
                 "Build both engines with --gather_generation_logits.",
             )
+
+
+def _find_built(view: RepositoryView, name: str | None) -> str | None:
+    """Triton's type of an engine's logits, None where its config.json does not say."""
+    recorded = pretrained_config(view, name).get("logits_dtype") if name is not None else None
+    return TRITON_DTYPES.get(recorded) if isinstance(recorded, str) else None
 
 
 def _fault(model: ModelView, key: str, what: str, why: str, remedy: str) -> CheckFinding:

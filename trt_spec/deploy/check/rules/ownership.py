@@ -8,6 +8,7 @@ from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.reading import FaultKind, look_at, shown
 from trt_spec.deploy.check.view import RepositoryView
 from trt_spec.deploy.ownership import MARKER_FILE
+from trt_spec.deploy.repository import TOKENIZER_FOLDER
 from trt_spec.util.files import digest_sha256
 
 _REMEDY = "Write the repository again with `trtspec deploy`, or keep your changes in another folder."
@@ -36,7 +37,8 @@ def check_marker(view: RepositoryView) -> Iterator[CheckFinding]:
         elif not is_same:
             what = f"{shown(name)} was changed since trtspec wrote it"
             why = "`trtspec deploy` will not replace a folder that somebody changed"
-            yield CheckFinding("file-changed", "note", shown(name), None, what, why, _REMEDY)
+            is_read = name.endswith(".py") or f"/{TOKENIZER_FOLDER}/" in name
+            yield CheckFinding("file-changed", "warning" if is_read else "note", shown(name), None, what, why, _REMEDY)
 
 
 RULES = (check_marker,)

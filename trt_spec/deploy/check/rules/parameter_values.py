@@ -1,8 +1,8 @@
 """Values of parameters, as the code that reads them takes them: the C++ backend, and NVIDIA's Python models.
 
-Sources: tensorrtllm_backend v0.17.0 and v0.19.0, inflight_batcher_llm/src/model_state.cc (std::stoi, std::stof, words of
-a bool) and model_instance_state.cc (what does not parse is unset, with a line in the log at most); TensorRT-LLM
-cpp/tensorrt_llm/executor kvCacheConfig.cpp and executorConfig.cpp (ranges); all_models/inflight_batcher_llm/*/1/model.py.
+Sources: tensorrtllm_backend v0.17.0 and v0.19.0, inflight_batcher_llm/src/model_state.cc (std::stoi, std::stof, words
+of a bool) and model_instance_state.cc (what does not parse is unset, with a line in the log at most), and
+all_models/inflight_batcher_llm/*/1/model.py; TensorRT-LLM executor/kvCacheConfig.cpp and executorConfig.cpp (ranges).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ ENGINE: Mapping[str, Number | Words] = {
         ("top_k", "top_p", "top_k_top_p", "beam_search", "medusa", "redrafter", "lookahead", "eagle")
     ),
 }
-"""How the C++ backend reads each parameter of an engine's model; ids of ranks and GPUs are judged with the placement."""
+"""How the C++ backend reads each parameter of an engine's model; ids of ranks and GPUs belong to the placement."""
 
 PYTHON: Mapping[ModelKind, Mapping[str, Words]] = {
     "orchestrator": {"accumulate_tokens": _PYTHON_FLAG},

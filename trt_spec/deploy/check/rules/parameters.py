@@ -86,7 +86,12 @@ def check_left_over(view: RepositoryView) -> Iterator[CheckFinding]:
             key = hole.path[1] if len(hole.path) > 1 and hole.path[0] == "parameters" else ""
             if key in reported and not _is_stood_in(model, key, required):
                 continue
-            if key and kind != "other" and not is_ours(model) and is_placeholder(model.config.parameters.get(key, "")):
+            if (
+                key
+                and (kind != "other" or _encodes_pictures(model))
+                and not is_ours(model)
+                and is_placeholder(model.config.parameters.get(key, ""))
+            ):
                 unset.append(key)
             else:
                 yield _left(model, hole.line, ".".join(hole.path), hole.name)
@@ -128,6 +133,12 @@ def check_known(view: RepositoryView) -> Iterator[CheckFinding]:
                 "it is ignored without a word",
                 f"Rename it to {near[0]}." if near else f"Remove {key}, or use the version that knows it.",
             )
+
+
+def _encodes_pictures(model: ModelView) -> bool:
+    """NVIDIA's multimodal_encoders, which needs other parameters for each kind of model (docs/multimodal.md)."""
+    outputs = model.config.outputs if model.config else ()
+    return any(tensor.name == "OUT_PROMPT_EMBEDDING_TABLE" for tensor in outputs)
 
 
 def _is_stood_in(model: ModelView, key: str, required: tuple[tuple[str, ...], ...]) -> bool:

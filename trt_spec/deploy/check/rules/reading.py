@@ -14,6 +14,7 @@ from typing import Any
 from trt_spec.deploy.check.engine_config import section
 from trt_spec.deploy.check.kinds import is_placeholder
 from trt_spec.deploy.check.view import ModelView, RepositoryView
+from trt_spec.plan.steps import SPECULATIVE_DECODING_MODE
 
 _INTEGER = re.compile(r"\s*(-?[0-9]{1,18})\s*", re.ASCII)
 _BEGINS_WITH_INTEGER = re.compile(r"\s*([+-]?[0-9]+)", re.ASCII)
@@ -25,6 +26,10 @@ _MAX_FLOAT = 3.4028235e38
 
 # What the C++ types hold; a number outside does not parse. size_t takes negative ones, and wraps them around.
 INT32, INT64, UINT32 = (-(1 << 31), (1 << 31) - 1), (-(1 << 63), (1 << 64) - 1), (-(1 << 32), (1 << 64) - 1)
+
+MODE = "draft_tokens_external"
+DRAFT_TARGET_MODES = (SPECULATIVE_DECODING_MODE[MODE], MODE, MODE.upper())
+"""How a config.json spells the mode of an engine that verifies drafted tokens."""
 
 FLAGS = {
     "true": True,

@@ -10,15 +10,12 @@ from collections.abc import Iterator
 
 from trt_spec.deploy.check.engine_config import whole
 from trt_spec.deploy.check.finding import CheckFinding
-from trt_spec.deploy.check.rules.reading import build_config, flag, integer, parameter
+from trt_spec.deploy.check.rules.reading import DRAFT_TARGET_MODES, MODE, build_config, flag, integer, parameter
 from trt_spec.deploy.check.rules.report import found_parameter
 from trt_spec.deploy.check.rules.roles import Roles, resolve_roles
 from trt_spec.deploy.check.view import RepositoryView
 from trt_spec.deploy.parameter_names import BATCHING, ENGINE_PATH, INFLIGHT, STATIC_TYPES
-from trt_spec.plan.steps import SPECULATIVE_DECODING_MODE
 
-MODE = "draft_tokens_external"
-_MODE_VALUES = (SPECULATIVE_DECODING_MODE[MODE], MODE, MODE.upper())
 # Limits of our orchestrator and the setting of the target's engine that bounds each.
 _BOUNDED = ("max_draft_len", "max_input_len", "max_seq_len")
 
@@ -31,7 +28,7 @@ def check_target_engine(view: RepositoryView) -> Iterator[CheckFinding]:
         return
     target = roles.engines[roles.target]
     remedy = f"Build the target with --speculative_decoding_mode={MODE} and --max_draft_len of 1 or more."
-    if built.get("speculative_decoding_mode") not in _MODE_VALUES:
+    if built.get("speculative_decoding_mode") not in DRAFT_TARGET_MODES:
         yield found_parameter(
             target,
             ENGINE_PATH,

@@ -5,12 +5,13 @@ Sources: the recorded dialects; triton-inference-server/core model_config_utils.
 
 from __future__ import annotations
 
-from collections import Counter
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trt_spec.deploy.check.finding import CheckFinding, CheckSeverity
 from trt_spec.deploy.check.kinds import find_kind, is_ours
+from trt_spec.deploy.check.rules.called_tensors import Needed, find_needed
 from trt_spec.deploy.check.rules.report import listed
 from trt_spec.deploy.check.version import find_template, load_recorded
 from trt_spec.deploy.check.view import ModelView, RepositoryView
@@ -33,7 +34,9 @@ class _Side:
     added: dict[str, Tensor]  # those of trtspec, which are welcome anywhere
     open_names: frozenset[str]
     version: str
+    needed: frozenset[str]  # by those who call the model
     is_stated: bool  # by the user, not found out
+    is_guess: bool  # no recorded version fits, and this one is the closest
 
     def report(
         self, code: str, severity: CheckSeverity, name: str, what: str, why: str, remedy: str, field: str = ""
@@ -45,11 +48,12 @@ class _Side:
 
 def check_against_template(view: RepositoryView) -> Iterator[CheckFinding]:
     """Names, types, shapes and what is optional, as the version's template says."""
+    needed = find_needed(view)
     for model in view.models.values():
         template = find_template(view, model)
         if model.config is None or template is None:
             continue
-        for side in _sides(model, model.config, template, view):
+        for side in _sides(model, model.config, template, view, needed):
             yield from _check_missing(side)
             for tensor in side.found:
                 expected = side.expected.get(tensor.name) or side.added.get(tensor.name)
@@ -65,9 +69,11 @@ def check_by_itself(view: RepositoryView) -> Iterator[CheckFinding]:
         if model.config is None:
             continue
         for word, tensors in (("input", model.config.inputs), ("output", model.config.outputs)):
-            for name, count in Counter(tensor.name for tensor in tensors).items():
-                rows = [tensor for tensor in tensors if tensor.name == name]
-                if count > 1:
+            by_name: dict[str, list[Tensor]] = {}
+            for tensor in tensors:
+                by_name.setdefault(tensor.name, []).append(tensor)
+            for name, rows in by_name.items():
+                if len(rows) > 1:
                     yield _twice(model, word, name, is_same=all(row == rows[0] for row in rows))
                 fault = _judge_shape(rows[0], model.config.max_batch_size)
                 if fault:
@@ -82,7 +88,9 @@ def check_by_itself(view: RepositoryView) -> Iterator[CheckFinding]:
                     )
 
 
-def _sides(model: ModelView, config: ModelConfig, template: ModelDialect, view: RepositoryView) -> Iterator[_Side]:
+def _sides(
+    model: ModelView, config: ModelConfig, template: ModelDialect, view: RepositoryView, needed: Needed
+) -> Iterator[_Side]:
     names = frozenset(template.open_dtypes)
     is_open = find_kind(model) in ("orchestrator", "ensemble")
     for word, found, expected, added in (
@@ -92,18 +100,23 @@ def _sides(model: ModelView, config: ModelConfig, template: ModelDialect, view: 
         extra = {tensor.name: tensor for tensor in added} if is_open else {}
         known = {tensor.name: tensor for tensor in expected}
         is_stated = view.meant is not None and view.meant.is_stated
-        yield _Side(word, model, found, known, extra, names, view.dialect.recorded, is_stated)
+        called = needed.get((model.name, word), frozenset())
+        yield _Side(word, model, found, known, extra, names, view.dialect.recorded, called, is_stated, view.is_guess)
 
 
 def _check_missing(side: _Side) -> Iterator[CheckFinding]:
     """One finding for all: a template of another version lacks a dozen."""
     names = {tensor.name for tensor in side.found}
     missing = [tensor for name, tensor in side.expected.items() if name not in names]
-    required = [tensor.name for tensor in missing if side.word == "input" and not tensor.optional]
-    others = [tensor.name for tensor in missing if tensor.name not in required]
+    added = side.added.items() if is_ours(side.model) else ()
+    own = [tensor for name, tensor in added if name not in names and name not in side.expected]
+    called = [row.name for row in (*missing, *own) if row.name in side.needed]
+    required = [row.name for row in missing if side.word == "input" and not row.optional and row.name not in called]
+    others = [row.name for row in (*missing, *own) if row.name not in (*required, *called)]
     why_others = "requests that bring them are refused" if side.word == "input" else "clients cannot ask for them"
     groups: tuple[tuple[list[str], CheckSeverity, str], ...] = (
-        (required, "error", "the model needs them in every request"),
+        (required, "warning" if side.is_guess else "error", "the model needs them in every request"),
+        (called, "error", "a model of this repository or its clients use them, and such calls fail"),
         (others, "warning", why_others),
     )
     for group, severity, why in groups:
@@ -122,12 +135,8 @@ def _check_missing(side: _Side) -> Iterator[CheckFinding]:
 
 
 def _unknown(side: _Side, name: str, dialect_name: str) -> CheckFinding:
-    known = []
-    for version in RECORDED_VERSIONS:
-        template = load_recorded(version).models.get(dialect_name)
-        rows = () if template is None else template.inputs if side.word == "input" else template.outputs
-        if any(row.name == name for row in rows):
-            known.append(version)
+    names = _recorded_names(dialect_name, side.word)
+    known = [version for version, row in names if name in row]
     since = f"; {known[0]} has it" if len(known) == 1 else f"; {known[0]} to {known[-1]} have it" if known else ""
     verb = "is ignored there" if side.word == "input" else "is never written there"
     own = "; your own code may use it" if is_ours(side.model) or find_kind(side.model) != "engine" else ""
@@ -141,6 +150,17 @@ def _unknown(side: _Side, name: str, dialect_name: str) -> CheckFinding:
     )
 
 
+@functools.cache
+def _recorded_names(dialect_name: str, word: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """The inputs or outputs of a model in each recorded version."""
+    models = [(version, load_recorded(version).models.get(dialect_name)) for version in RECORDED_VERSIONS]
+    return tuple(
+        (version, frozenset(row.name for row in (model.inputs if word == "input" else model.outputs)))
+        for version, model in models
+        if model is not None
+    )
+
+
 def _check_tensor(side: _Side, found: Tensor, expected: Tensor) -> Iterator[CheckFinding]:
     allowed = OPEN_DTYPES if found.name in side.open_names else (expected.dtype,)
     name, version = found.name, side.version
@@ -148,7 +168,7 @@ def _check_tensor(side: _Side, found: Tensor, expected: Tensor) -> Iterator[Chec
         wanted = " or ".join(f"TYPE_{dtype}" for dtype in allowed)
         yield side.report(
             "tensor-dtype",
-            "error",
+            "warning" if side.is_guess else "error",
             name,
             f"has data_type TYPE_{found.dtype}, TensorRT-LLM {version} has {wanted}",
             "the values would be read as something else, or refused",
@@ -162,7 +182,7 @@ def _check_tensor(side: _Side, found: Tensor, expected: Tensor) -> Iterator[Chec
         if has != wants:
             yield side.report(
                 "tensor-shape",
-                "error",
+                "warning" if side.is_guess else "error",
                 name,
                 f"has {field} {has}, TensorRT-LLM {version} has {wants}",
                 "requests would be refused, or reach the model in a shape that it does not expect",

@@ -23,6 +23,7 @@ from trt_spec.deploy.repository import VERSION_FOLDER
 
 SENTENCEPIECE_FILE = "tokenizer.model"
 SETTINGS_FILE = "tokenizer_config.json"
+_MAX_TOKENIZER_BYTES = 256 << 20  # Gemma's has 33 MB
 _NEWER_CLASS = "TokenizersBackend"  # written by transformers 5, unknown to 4.x
 
 
@@ -52,6 +53,8 @@ def _check_ours(model: ModelView, named: str) -> Iterator[CheckFinding]:
             "the orchestrator turns text into tokens with it, and does not start without",
             f"Copy the model's {TOKENIZER_FILE} there, or run `trtspec deploy` again.",
         )
+    else:
+        yield from _check_contents(model, model.folder / VERSION_FOLDER / named)
 
 
 def _check_theirs(model: ModelView, named: str, options: CheckOptions) -> Iterator[CheckFinding]:
@@ -98,6 +101,8 @@ def _check_theirs(model: ModelView, named: str, options: CheckOptions) -> Iterat
 def _check_settings(
     model: ModelView, folder: Path, names: frozenset[str], options: CheckOptions
 ) -> Iterator[CheckFinding]:
+    if TOKENIZER_FILE in names:
+        yield from _check_contents(model, folder)
     settings = read_json_object(folder / SETTINGS_FILE)[0] or {}
     if settings.get("auto_map") and not options.trust_remote_code:
         yield _fault(
@@ -125,6 +130,18 @@ def _check_settings(
             "transformers 5 wrote it, and the 4.x of most containers knows no such class",
             "Change the field tokenizer_class in that file to PreTrainedTokenizerFast.",
             "warning",
+        )
+
+
+def _check_contents(model: ModelView, folder: Path) -> Iterator[CheckFinding]:
+    fault = read_json_object(folder / TOKENIZER_FILE, _MAX_TOKENIZER_BYTES)[1]
+    if fault is not None and fault.kind is not FaultKind.REFUSED:
+        yield _fault(
+            model,
+            "tokenizer-broken",
+            f"{model.name}: {folder / TOKENIZER_FILE} {fault}",
+            "no tokenizer can be loaded from it",
+            f"Copy the model's {TOKENIZER_FILE} again: it is cut, or a Git LFS pointer.",
         )
 
 

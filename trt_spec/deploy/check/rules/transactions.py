@@ -65,7 +65,7 @@ def check_callers(view: RepositoryView) -> Iterator[CheckFinding]:
                 model,
                 ("max_batch_size",),
                 "bls-batch",
-                "warning",
+                "note",
                 f"{model.name}: max_batch_size is {config.max_batch_size} with draft model {caller.draft}",
                 "NVIDIA's BLS refuses a request of more than one prompt when it speculates",
                 "Send one prompt a request (text_input of shape [1, 1]) and stream false.",

@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 
@@ -20,6 +22,23 @@ def test_b002_a_target_that_is_not_there(nvidia):
     assert not repository.findings("model-not-found")  # NVIDIA's BLS takes tensorrt_llm then
     repository.set("tensorrt_llm_bls", tensorrt_llm_model_name="llm")
     assert 'BLS target model "llm" not found' in repository.find("model-not-found").what
+
+
+def test_a_second_instance_is_no_draft(nvidia):
+    repository = nvidia()
+    shutil.copytree(repository.root / "tensorrt_llm", repository.root / "tensorrt_llm_2")
+    repository.edit("tensorrt_llm_2", 'name: "tensorrt_llm"', 'name: "tensorrt_llm_2"')
+    assert repository.findings("draft-unnamed") == []
+
+
+def test_a_second_engine_beside_a_target_built_for_drafts_is_one(theirs):
+    repository = theirs()
+    (repository.root / "tensorrt_llm_draft").rename(repository.root / "tensorrt_llm_2")
+    repository.edit("tensorrt_llm_2", 'name: "tensorrt_llm_draft"', 'name: "tensorrt_llm_2"')
+    repository.set("tensorrt_llm_bls", tensorrt_llm_draft_model_name="")
+    assert "the repository has tensorrt_llm_2" in repository.find("draft-unnamed").what
+    repository.set_engine("target", "build_config", speculative_decoding_mode=1)
+    assert repository.findings("draft-unnamed") == []
 
 
 @pytest.mark.parametrize("name", ["ensemble", "tensorrt_llm_bls", "preprocessing"])

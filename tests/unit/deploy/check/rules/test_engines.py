@@ -53,7 +53,7 @@ def test_many_faults_of_one_kind_are_one_finding_of_the_model(ours: Make) -> Non
     repository.set_engine("target", "pretrained_config", mapping={"tp_size": 8, "pp_size": 1})
     finding = repository.find("engine-ranks")
     assert finding.file == "tensorrt_llm/config.pbtxt"
-    assert finding.what.endswith("rank4.engine is missing, the mapping has 8 ranks and 3 more")
+    assert finding.what.endswith("rank4.engine is missing, the mapping has 8 ranks; so it is with 3 more")
 
 
 def test_a_rank_file_that_is_gone_is_told_once(ours: Make) -> None:

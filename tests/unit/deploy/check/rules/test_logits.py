@@ -29,7 +29,17 @@ def test_all_models_hand_on_one_type(theirs: Make, model: str) -> None:
     repository.retype(model, "FP16", OUTPUTS)
     findings = [finding for finding in repository.findings() if finding.code == "logits-dtypes-differ"]
     assert [finding.file for finding in findings] == [f"{model}/config.pbtxt"] * 2
-    assert f"{model}: context_logits is TYPE_FP16, logits of tensorrt_llm are TYPE_FP32" in findings[0].what
+    assert f"{model}: context_logits is TYPE_FP16, the engine of tensorrt_llm gives TYPE_FP32" in findings[0].what
+
+
+@pytest.mark.parametrize("makes", ["theirs", "nvidia"])
+def test_one_wrong_tensor_of_the_target_is_the_one_to_blame(request: pytest.FixtureRequest, makes: str) -> None:
+    repository = request.getfixturevalue(makes)()
+    repository.retype("tensorrt_llm", "FP16", ("draft_logits",))
+    findings = repository.findings("logits-dtypes-differ")
+    assert [finding.file for finding in findings] == ["tensorrt_llm/config.pbtxt"]
+    how = "the engine of tensorrt_llm gives TYPE_FP32" if makes == "theirs" else "most are TYPE_FP32"
+    assert f"draft_logits is TYPE_FP16, {how}" in findings[0].what
 
 
 def test_fast_logits_need_ranks_of_their_own(ours: Make) -> None:

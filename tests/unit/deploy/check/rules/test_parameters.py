@@ -2,6 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from trt_spec.deploy.pbtxt import Tensor, render_pbtxt
+
 
 def _set(repository, model, **values):
     parameters = {**repository.config(model).parameters, **values}
@@ -34,6 +36,23 @@ def test_b002_placeholders_outside_parameters_are_errors(nvidia):
     line = repository.edit("tensorrt_llm", 'backend: "tensorrtllm"', 'backend: "${triton_backend}"')
     finding = repository.find("placeholder")
     assert (finding.severity, finding.line) == ("error", line)
+
+
+def test_what_encodes_pictures_needs_other_paths_for_each_kind_of_model(nvidia):
+    repository = nvidia()
+    folder = repository.root / "multimodal_encoders"
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_text("# code\n")
+    config = replace(
+        repository.config("postprocessing"),
+        name="multimodal_encoders",
+        inputs=(Tensor("pixel_values", "FP16", (-1,)),),
+        outputs=(Tensor("OUT_PROMPT_EMBEDDING_TABLE", "FP16", (-1,)),),
+        parameters={"visual_model_path": "${visual_model_path}", "hf_model_path": "${hf_model_path}"},
+    )
+    (folder / "config.pbtxt").write_text(render_pbtxt(config))
+    found = [row for row in repository.findings() if row.file.startswith("multimodal_encoders")]
+    assert [(row.code, row.severity) for row in found] == [("placeholder-unset", "note")]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
+import shutil
 from dataclasses import replace
 
 import pytest
 
-from trt_spec.deploy.pbtxt import Tensor
+from trt_spec.deploy.pbtxt import EnsembleStep, Tensor
 from trt_spec.deploy.repository import ADDED_INPUTS
 
 
@@ -47,11 +48,79 @@ def test_all_five_kinds_of_model_are_compared(nvidia, model):
 
 def test_missing_tensors_are_named_and_required_ones_are_errors(nvidia):
     repository = nvidia()
-    inputs = _inputs(repository, "tensorrt_llm", input_lengths=None, draft_logits=None)
+    inputs = _inputs(repository, "tensorrt_llm", input_lengths=None, lora_config=None)
     repository.change("tensorrt_llm", inputs=inputs)
     found = {finding.severity: finding.what for finding in repository.findings("tensor-missing")}
     assert "lacks input input_lengths of" in found["error"]
-    assert "lacks input draft_logits of" in found["warning"]
+    assert "lacks input lora_config of" in found["warning"]
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+@pytest.mark.parametrize(
+    ("model", "side", "name"),
+    [
+        ("tensorrt_llm", "outputs", "output_ids"),
+        ("tensorrt_llm_draft", "outputs", "sequence_length"),
+        ("tensorrt_llm", "inputs", "draft_input_ids"),
+        ("tensorrt_llm_bls", "outputs", "text_output"),
+        ("tensorrt_llm_bls", "inputs", "num_draft_tokens"),
+    ],
+)
+def test_what_a_caller_cannot_do_without_is_an_error(request, kind, model, side, name):
+    repository = request.getfixturevalue(kind)()
+    config = repository.config(model)
+    repository.change(model, **{side: tuple(row for row in getattr(config, side) if row.name != name)})
+    found = repository.findings("tensor-missing")
+    assert [(finding.severity, finding.file) for finding in found] == [("error", f"{model}/config.pbtxt")]
+    assert f"lacks {side[:-1]} {name} of" in found[0].what
+    assert "such calls fail" in found[0].why
+
+
+def test_only_nvidias_bls_sends_the_drafts_logits(ours, theirs, request):
+    repository = theirs()
+    repository.change("tensorrt_llm", inputs=_inputs(repository, "tensorrt_llm", draft_logits=None))
+    assert repository.find("tensor-missing").severity == "error"
+
+
+def test_without_a_caller_nothing_is_needed(nvidia):
+    repository = nvidia()
+    shutil.rmtree(repository.root / "tensorrt_llm_bls")
+    shutil.rmtree(repository.root / "ensemble")
+    outputs = tuple(row for row in repository.config("tensorrt_llm").outputs if row.name != "output_ids")
+    repository.change("tensorrt_llm", outputs=outputs)
+    assert repository.find("tensor-missing").severity == "warning"
+
+
+def test_an_output_of_ours_that_is_not_declared(ours):
+    repository = ours()
+    outputs = tuple(row for row in repository.config("ensemble").outputs if row.name != "draft_rounds")
+    repository.change("ensemble", outputs=outputs)
+    finding = repository.find("tensor-missing")
+    assert (finding.severity, "draft_rounds" in finding.what) == ("warning", True)
+
+
+def test_of_a_version_that_is_only_the_closest_types_and_shapes_are_warnings(nvidia):
+    repository = nvidia("0.14.0")
+    first = repository.config("tensorrt_llm_bls").inputs[0].name
+    change = {first: {"dims": (7, 7), "dtype": "FP64"}}
+    repository.change("tensorrt_llm_bls", inputs=_inputs(repository, "tensorrt_llm_bls", **change))
+    assert {row.severity for row in repository.findings("tensor-shape", "tensor-dtype")} == {"error"}
+    extra = tuple(Tensor(f"OUT_{number}", "FP32", (1,)) for number in range(20))
+    repository.change("postprocessing", outputs=(*repository.config("postprocessing").outputs, *extra))
+    assert {row.severity for row in repository.findings("tensor-shape", "tensor-dtype")} == {"warning"}
+    repository.options = replace(repository.options, tensorrt_llm="0.14.0")
+    assert {row.severity for row in repository.findings("tensor-shape", "tensor-dtype")} == {"error"}
+
+
+def test_an_ensemble_for_pictures_is_not_compared_with_the_one_for_text(nvidia):
+    repository = nvidia()
+    config = repository.config("ensemble")
+    picture = Tensor("image_input", "FP16", (3, -1, -1), optional=True)
+    repository.change("ensemble", inputs=(*config.inputs, picture))
+    assert repository.find("tensor-unknown").file == "ensemble/config.pbtxt"
+    encoder = EnsembleStep("multimodal_encoders", {"IMAGE": "image_input"}, {"OUT_PROMPT_EMBEDDING_TABLE": "table"})
+    repository.change("ensemble", steps=(encoder, *config.steps))
+    assert repository.findings("tensor-unknown", "tensor-missing") == []
 
 
 def test_tensors_of_another_version_are_unknown_and_said_to_be(nvidia):

@@ -134,3 +134,17 @@ def test_t002_our_orchestrator_does_not_care(ours: Make) -> None:
     path = repository.root / "ensemble" / "1" / "tokenizer" / "tokenizer_config.json"
     path.write_text('{"tokenizer_class": "TokenizersBackend"}')
     assert repository.findings() == []
+
+
+@pytest.mark.parametrize("contents", [b"{", b"[]", b"version https://git-lfs.github.com/spec/v1\n"])
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+def test_a_tokenizer_that_is_no_json(request, kind, contents):
+    repository = request.getfixturevalue(kind)()
+    folder = (
+        repository.root / "ensemble" / "1" / "tokenizer" if kind == "ours" else repository.root.parent / "tokenizer"
+    )
+    (folder / "tokenizer.json").write_bytes(contents)
+    for finding in repository.findings("tokenizer-broken"):
+        assert finding.severity == "error"
+        assert str(folder / "tokenizer.json") in finding.what
+    assert len(repository.findings("tokenizer-broken")) == (1 if kind == "ours" else 2)
