@@ -15,6 +15,16 @@ class TensorInfo:
     shape: tuple[int, ...]
 
 
+LAYER_PREFIX = "model.layers."
+"""What the names of a layer's tensors begin with in Hugging Face checkpoints, in front of its number."""
+
+
+def split_layer(name: str) -> tuple[int, str] | None:
+    """(layer, rest) of a tensor's name, such as (3, "mlp.up_proj.weight"); None if it belongs to no layer."""
+    layer, _, rest = name.removeprefix(LAYER_PREFIX).partition(".")
+    return (int(layer), rest) if name.startswith(LAYER_PREFIX) and layer.isdecimal() else None
+
+
 @dataclass(frozen=True)
 class ModelFiles:
     """The small files of a checkpoint, parsed; empty where a file is missing.

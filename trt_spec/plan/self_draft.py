@@ -15,15 +15,10 @@ from trt_spec.plan.acceptance_model import best_draft_len, speedup
 from trt_spec.plan.explanation import Explanation
 from trt_spec.plan.facts import ModelFacts
 from trt_spec.plan.finding import Finding
-from trt_spec.plan.model_files import ModelFiles, TensorInfo
+from trt_spec.plan.model_files import LAYER_PREFIX, ModelFiles, TensorInfo, split_layer
 from trt_spec.plan.priors import HIGHEST_ALPHA, LOWEST_ALPHA, Acceptance, given_acceptance
+from trt_spec.plan.steps import BLOCK_SIZES, WEIGHT_BITS
 from trt_spec.spec.model import Role, Spec
-
-LAYER_PREFIX = "model.layers."
-
-STORED_BITS = {"none": 32.0, "int8": 8 + 32 / 128, "int4": 4 + 32 / 32}
-"""Bits of a weight in an onnx engine, the float32 scale of each block of 128 or 32 included."""
-
 
 # Measured by benchmarks/self_draft.py: SmolLM2-135M-Instruct, greedy, prompts of trtspec verify; table and conditions
 # in docs/explanation/self-draft.md. Of subsets the best of each size.
@@ -88,11 +83,11 @@ def _keep_layers(files: ModelFiles, layers: tuple[int, ...]) -> ModelFiles:
 def _renumber(tensors: Mapping[str, TensorInfo], layers: tuple[int, ...]) -> dict[str, TensorInfo]:
     kept = {}
     for name, tensor in tensors.items():
-        layer, _, rest = name.removeprefix(LAYER_PREFIX).partition(".")
-        if not name.startswith(LAYER_PREFIX) or not layer.isdecimal():
+        split = split_layer(name)
+        if split is None:
             kept[name] = tensor
-        elif int(layer) in layers:
-            kept[f"{LAYER_PREFIX}{layers.index(int(layer))}.{rest}"] = tensor
+        elif split[0] in layers:
+            kept[f"{LAYER_PREFIX}{layers.index(split[0])}.{split[1]}"] = tensor
     return kept
 
 
@@ -174,7 +169,13 @@ def _between(points: Sequence[tuple[float, float]], x: float) -> float:
 def step_bytes(facts: ModelFacts, quantization: str) -> float:
     """Bytes of weights that one step of an onnx engine reads: all but the input embedding, of which it takes a row."""
     embedding = 0 if facts.tied_embeddings else facts.vocab_size * facts.hidden_size
-    return (facts.parameters - embedding) * STORED_BITS[quantization] / 8
+    return (facts.parameters - embedding) * stored_bits(quantization) / 8
+
+
+def stored_bits(quantization: str) -> float:
+    """Bits of a weight in an onnx engine, the float32 scale of its block included."""
+    bits = WEIGHT_BITS[quantization]
+    return bits + 32 / BLOCK_SIZES[bits] if bits in BLOCK_SIZES else bits
 
 
 def explain_self_draft(draft: SelfDraft) -> tuple[Explanation, ...]:

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def log_prob(adjusted: NDArray[np.float32], token: int) -> float:
-    """Log-probability of ``token`` under the softmax of ``adjusted`` [vocab_size]."""
-    return float(adjusted[token]) - _log_sum_exp(adjusted)
-
-
-def top_k_log_mass(adjusted: NDArray[np.float32], top_k: int) -> float:
-    """Log of the probability that the ``top_k`` likeliest tokens have together."""
-    if not 0 < top_k < len(adjusted):
-        return 0.0
-    return _log_sum_exp(np.partition(adjusted, -top_k)[-top_k:]) - _log_sum_exp(adjusted)
+def token_log_probs(adjusted: NDArray[np.float32], token: int, top_k: int) -> tuple[float, float]:
+    """Log-probabilities under the softmax of ``adjusted`` [vocab_size]: of ``token``, and of the ``top_k`` likeliest
+    tokens together (0: top-k was not set, so they are all)."""
+    total = _log_sum_exp(adjusted)
+    mass = 0.0
+    if top_k == 1 < len(adjusted):
+        mass = float(adjusted.max()) - total
+    elif 0 < top_k < len(adjusted):
+        mass = _log_sum_exp(np.partition(adjusted, -top_k)[-top_k:]) - total
+    return float(adjusted[token]) - total, mass
 
 
 def _log_sum_exp(values: NDArray[np.float32]) -> float:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .log_probs import log_prob, top_k_log_mass
+from .distribution import draw, softmax
+from .log_probs import token_log_probs
 from .logit_rules import NEUTRAL_RULES, LogitRules, apply_rules
 
 _SMALL_NUCLEUS = 1024
@@ -78,35 +79,38 @@ class Sampler:
         return self._sampling.is_greedy and self._sampling.rules.is_neutral
 
     def adjust(self, logits: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
-        """The logits [vocab_size] behind ``ids`` as sampling sees them."""
-        if self.takes_largest:
-            return logits
+        """The logits [vocab_size] behind ``ids`` as sampling sees them; ``ids`` do not matter to neutral rules."""
         sampling = self._sampling
         return apply_rules(logits, sampling.rules, sampling.divisor, ids, self._output_start, self._end_id)
 
     def choose(self, logits: NDArray[np.float32], ids: Sequence[int] = ()) -> int:
         """The token behind ``ids`` from its ``logits`` [vocab_size]; greedy takes the smallest id among equals."""
-        adjusted = self.adjust(logits, ids)
+        return int(logits.argmax()) if self.takes_largest else self.draw(self.adjust(logits, ids))
+
+    def draw(self, adjusted: NDArray[np.float32]) -> int:
+        """The token from logits that were adjusted."""
         if self._sampling.is_greedy:
             return int(adjusted.argmax())
         tokens, kept = candidates(adjusted, self._sampling.top_k, self._top_p)
         if self._sampling.top_k == 0:
             self._top_p = max(self._top_p * self._sampling.top_p_decay, self._sampling.top_p_min)
-        cumulative = np.cumsum(kept)
-        drawn = int(np.searchsorted(cumulative, self.random.random() * cumulative[-1], side="right"))
-        return int(tokens[min(drawn, len(tokens) - 1)])
+        return int(tokens[draw(kept, self.random)])
 
     def log_probs(self, logits: NDArray[np.float32], ids: Sequence[int], token: int) -> tuple[float, float]:
         """Log-probability of the ``token`` chosen behind ``ids``, and the log mass of what top-k sampling kept."""
-        sampling = self._sampling
-        adjusted = apply_rules(logits, sampling.rules, sampling.divisor, ids, self._output_start, self._end_id)
-        top_k = 1 if sampling.is_greedy else sampling.top_k
-        return log_prob(adjusted, token), top_k_log_mass(adjusted, top_k)
+        return self.log_probs_of(self.adjust(logits, ids), token)
+
+    def log_probs_of(self, adjusted: NDArray[np.float32], token: int) -> tuple[float, float]:
+        """The same from logits that were adjusted."""
+        return token_log_probs(adjusted, token, 1 if self._sampling.is_greedy else self._sampling.top_k)
 
     def distribution(self, logits: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float64]:
         """The probabilities [vocab_size] of the token behind ``ids``; greedy decoding gives one token all of it."""
-        adjusted = self.adjust(logits, ids)
-        full = np.zeros(len(logits), np.float64)
+        return self.distribution_of(logits if self.takes_largest else self.adjust(logits, ids))
+
+    def distribution_of(self, adjusted: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The same from logits that were adjusted."""
+        full = np.zeros(len(adjusted), np.float64)
         if self._sampling.is_greedy:
             full[adjusted.argmax()] = 1.0
         else:
@@ -124,8 +128,7 @@ def candidates(
     """
     size = len(adjusted)
     tokens = _largest(adjusted, top_k) if 0 < top_k < size else np.arange(size)
-    kept = np.exp((adjusted[tokens] - adjusted.max()).astype(np.float64))
-    kept /= kept.sum()
+    kept = softmax(adjusted[tokens])
     if 0.0 < top_p < 1.0:
         inside = _nucleus(kept, top_p)
         tokens, kept = tokens[inside], kept[inside] / kept[inside].sum()

@@ -3,9 +3,10 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
-from trt_spec.build.onnx.quantise import BLOCK_SIZES
+from trt_spec.build.onnx.quantise import quantise
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import resolve_facts
 from trt_spec.plan.pair import check_pair
@@ -13,11 +14,11 @@ from trt_spec.plan.plan import PlanOptions, make_plan
 from trt_spec.plan.render import render_json
 from trt_spec.plan.self_draft import (
     QUANTISED_ALPHA,
-    STORED_BITS,
     check_layers,
     guess_acceptance,
     resolve_draft_files,
     step_bytes,
+    stored_bits,
 )
 from trt_spec.plan.steps import WEIGHT_BITS, plan_onnx_steps
 from trt_spec.plan.workspace import Workspace
@@ -136,9 +137,13 @@ def test_the_last_layer_alone_is_checked_as_one():
 
 
 def test_stored_bits_are_those_of_the_packed_weights():
+    weight = np.ones((4, 256), np.float32)
     for name, bits in WEIGHT_BITS.items():
-        block = BLOCK_SIZES.get(bits)
-        assert STORED_BITS[name] == (bits + 32 / block if block else bits)
+        stored = weight.nbytes
+        if bits < 32:
+            packed = quantise(weight, bits)
+            stored = packed.packed.nbytes + packed.scales.nbytes
+        assert stored_bits(name) == 8 * stored / weight.size
 
 
 def test_a_step_reads_tied_embeddings_once_and_untied_ones_as_the_head_alone(make_files):

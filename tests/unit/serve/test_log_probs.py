@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trt_spec.serve.log_probs import log_prob, top_k_log_mass
+from trt_spec.serve.log_probs import token_log_probs
 from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampler, Sampling
 
@@ -17,15 +17,15 @@ def softmax(values):
 
 def test_over_the_whole_vocabulary():
     for token, p in enumerate(softmax(LOGITS)):
-        assert log_prob(LOGITS, token) == pytest.approx(np.log(p), abs=1e-6)
-    assert log_prob(LOGITS * 1000, 1) == pytest.approx(0.0)
+        assert token_log_probs(LOGITS, token, 0)[0] == pytest.approx(np.log(p), abs=1e-6)
+    assert token_log_probs(LOGITS * 1000, 1, 0)[0] == pytest.approx(0.0)
 
 
 def test_the_mass_of_the_candidates():
     p = np.sort(softmax(LOGITS))[::-1]
     for k in (1, 2, 3):
-        assert top_k_log_mass(LOGITS, k) == pytest.approx(np.log(p[:k].sum()), abs=1e-6)
-    assert top_k_log_mass(LOGITS, 0) == top_k_log_mass(LOGITS, 4) == top_k_log_mass(LOGITS, 99) == 0.0
+        assert token_log_probs(LOGITS, 1, k)[1] == pytest.approx(np.log(p[:k].sum()), abs=1e-6)
+    assert [token_log_probs(LOGITS, 1, k)[1] for k in (0, 4, 99)] == [0.0] * 3
 
 
 def test_they_are_of_the_logits_that_sampling_sees():

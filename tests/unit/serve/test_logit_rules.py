@@ -65,6 +65,12 @@ def test_neutral_rules_hand_the_logits_on():
     assert apply_rules(logits, LogitRules(), 1.0, [1, 2], 0, 3) is logits
 
 
+@pytest.mark.parametrize("rules", [LogitRules(), LogitRules(embedding_bias=np.full(4, 3e38, np.float32))])
+def test_no_temperature_makes_logits_infinite(rules):
+    changed = apply_rules(np.array([-9, 0, 9, 8], np.float32), rules, 1e-40, [], 0, None)
+    assert np.isfinite(changed).all() and changed.argmax() == (2 if rules.is_neutral else 0)
+
+
 def test_a_row_where_everything_is_banned_still_has_a_choice():
     rules = LogitRules(bad_words=tuple((token,) for token in range(4)))
     changed = apply_rules(np.zeros(4, np.float32), rules, 1.0, [], 0, None)

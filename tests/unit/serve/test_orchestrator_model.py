@@ -449,12 +449,13 @@ def bias_request(text, bias_words, weights):
     return request
 
 
-def test_each_engine_gets_a_bias_of_its_own_length(triton, start):
+@pytest.mark.parametrize("draft_vocab", [312, 320, 328])
+def test_each_engine_gets_a_bias_of_its_own_length(triton, start, draft_vocab):
     request = bias_request("a", ["b"], [1.5])
-    start().execute([request])
+    start(draft_vocab_size=draft_vocab).execute([request])
     text_of(request.wait())
     found = {model: inputs["embedding_bias"] for model, inputs in triton.calls}
-    assert {model: bias.shape for model, bias in found.items()} == {"target": (1, 320), "draft": (1, 312)}
+    assert {model: bias.shape for model, bias in found.items()} == {"target": (1, 320), "draft": (1, draft_vocab)}
     assert all(sorted(bias[bias != 0]) == [1.5] for bias in found.values())
 
 

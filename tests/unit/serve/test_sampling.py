@@ -7,12 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from trt_spec.serve.logit_rules import LogitRules
-from trt_spec.serve.sampling import Sampler, Sampling, candidates, probabilities
+from trt_spec.serve.sampling import Sampler, Sampling, candidates
 
 # Steps of 1/64: exp would make equals of logits that differ by less than its precision.
 logit_rows = npst.arrays(np.int64, st.integers(2, 30), elements=st.integers(-1280, 1280)).map(
     lambda steps: (steps / 64).astype(np.float32)
 )
+
+
+def probabilities(logits, sampling):
+    """The distribution [vocab_size] that sampling draws from when nothing was said before."""
+    return Sampler(sampling).distribution(logits, ())
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """The loop on engines made of plain functions: whatever the draft proposes, the answer is the target's own."""
 
 import asyncio
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,6 +110,31 @@ def test_a_hopeless_draft_costs_rounds_but_no_token():
     assert ids == [1] * 5
     assert counts.accepted == [0] * 5
     assert counts.drafted == [3, 3, 2, 1, 0]  # never more than could still be used
+
+
+class DeafEngines(FunctionEngines):
+    """Engines that run on behind stop words, as one may that accepts a stop word and more in one step."""
+
+    def _run(self, role, call):
+        return super()._run(role, replace(call, stop_words=()))
+
+
+@pytest.mark.parametrize(("end_ids", "said"), [((), [1, 2, 3, 4]), ((END, 4), [1, 2, 3])])
+def test_what_comes_behind_a_stop_is_cut_off(end_ids, said):
+    engines = DeafEngines(lambda ids: len(ids), lambda ids: len(ids))
+    stop_words = () if end_ids else ((3, 4),)
+    found, counts, rounds = answer(
+        engines,
+        prompt_ids=[9],
+        max_tokens=20,
+        draft_len=6,
+        end_ids=end_ids,
+        stop_words=stop_words,
+        wants_log_probs=True,
+    )
+    assert found == said
+    assert counts.log_probs == [log_prob_of(token) for token in said]
+    assert len(rounds) == 1
 
 
 def test_a_silent_draft_leaves_the_target_alone():

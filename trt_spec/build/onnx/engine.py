@@ -14,7 +14,6 @@ import onnx
 from numpy.typing import NDArray
 
 from trt_spec.build.onnx.graph import GraphBuilder
-from trt_spec.build.onnx.quantise import BLOCK_SIZES
 from trt_spec.build.onnx.weights import WeightFile
 from trt_spec.build.source.checkpoint import Checkpoint
 from trt_spec.build.source.shards import load_json_object
@@ -23,14 +22,14 @@ from trt_spec.build.source.tokenizer_files import write_tokenizer_files
 from trt_spec.errors import SpecError
 from trt_spec.plan.engine_record import ONNX_VERSION_PREFIX
 from trt_spec.plan.facts import ModelFacts, resolve_facts
-from trt_spec.plan.model_files import ModelFiles
+from trt_spec.plan.model_files import LAYER_PREFIX, ModelFiles, split_layer
 from trt_spec.plan.self_draft import check_layers
 from trt_spec.plan.source_quantization import UNQUANTISED, UNQUANTISED_REMEDY, resolve_source_quantization
+from trt_spec.plan.steps import BLOCK_SIZES
 from trt_spec.serve.local_backend.engine_folder import ENGINE_FORMAT
 
 GRAPH_FILE = "model.onnx"
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-LAYER_PREFIX = "model.layers."
 IGNORED_TENSORS = ("rotary_emb.inv_freq",)
 """Buffers that old checkpoints carry along and that config.json determines."""
 
@@ -70,16 +69,14 @@ def write_engine(source: Path, params: Mapping[str, Any], folder: Path, on_progr
 class TensorLoader:
     """Loads tensors by their Hugging Face names, checks their shapes, and accounts for every one of them.
 
-    ``layers`` are those of the checkpoint that the model keeps, all if absent; the model counts the kept ones from 0,
-    and asks for them so. Messages name tensors as the checkpoint does.
+    ``layers`` are those of the checkpoint that the model keeps; it counts the kept ones from 0, and asks for them so.
+    Messages name tensors as the checkpoint does.
     """
 
-    def __init__(
-        self, checkpoint: Checkpoint, facts: ModelFacts, source: Path, layers: tuple[int, ...]
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, facts: ModelFacts, source: Path, layers: tuple[int, ...]) -> None:
         self._checkpoint = checkpoint
         self._shapes = expected_shapes(facts)
-        self._layers = tuple(range(facts.layers)) if layers is None else layers
+        self._layers = layers
         self._source = source
         self._used: set[str] = set()
         missing = sorted(self._shapes.keys() - checkpoint.tensors.keys())
@@ -108,10 +105,8 @@ class TensorLoader:
         return values
 
     def _name_in_checkpoint(self, name: str) -> str:
-        if not name.startswith(LAYER_PREFIX):
-            return name
-        layer, _, rest = name.removeprefix(LAYER_PREFIX).partition(".")
-        return f"{LAYER_PREFIX}{self._layers[int(layer)]}.{rest}"
+        split = split_layer(name)
+        return name if split is None else f"{LAYER_PREFIX}{self._layers[split[0]]}.{split[1]}"
 
     def _has_copied_head(self) -> bool:
         """Whether the checkpoint stores a tied output head a second time. Raises SpecError if it is no copy."""
@@ -125,8 +120,8 @@ class TensorLoader:
         return True
 
     def _is_dropped(self, name: str) -> bool:
-        layer = name.removeprefix(LAYER_PREFIX).partition(".")[0] if name.startswith(LAYER_PREFIX) else ""
-        return layer.isdecimal() and int(layer) not in self._layers and name in self._shapes
+        split = split_layer(name)
+        return split is not None and split[0] not in self._layers and name in self._shapes
 
     def check_all_used(self) -> None:
         """Raises SpecError for a tensor that would silently be left out of the engine."""

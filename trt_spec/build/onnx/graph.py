@@ -33,6 +33,7 @@ from onnx import TensorProto, helper
 from trt_spec.build.onnx.quantise import quantise
 from trt_spec.build.onnx.weights import WeightFile
 from trt_spec.plan.facts import ModelFacts, rotary_frequencies
+from trt_spec.plan.model_files import LAYER_PREFIX
 
 OPSET = 24
 IR_VERSION = 11
@@ -96,7 +97,7 @@ class GraphBuilder:
         self._node("LessOrEqual", [slots, column], "mask")
 
     def _add_layer(self, i: int, hidden: str) -> str:
-        facts, prefix = self._facts, f"model.layers.{i}"
+        facts, prefix = self._facts, f"{LAYER_PREFIX}{i}"
         normed = self._norm(hidden, f"{prefix}.input_layernorm")
         attended = self._attention(i, normed)
         out = self._linear(
@@ -111,7 +112,7 @@ class GraphBuilder:
 
     def _attention(self, i: int, hidden: str) -> str:
         """q, k and v from one product; keys and values scattered into the caches; attention over the caches."""
-        facts, prefix = self._facts, f"model.layers.{i}.self_attn"
+        facts, prefix = self._facts, f"{LAYER_PREFIX}{i}.self_attn"
         q_size, kv_size = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
         names = ("q_proj", "k_proj", "v_proj")
         qkv = self._linear(
@@ -150,7 +151,7 @@ class GraphBuilder:
 
     def _mlp(self, i: int, hidden: str) -> str:
         """SwiGLU: down(silu(gate(x)) * up(x)), gate and up from one product."""
-        facts, prefix = self._facts, f"model.layers.{i}.mlp"
+        facts, prefix = self._facts, f"{LAYER_PREFIX}{i}.mlp"
         names = ("gate_proj", "up_proj")
         both = self._linear(
             hidden,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_SIZES: dict[int, int] = {8: 128, 4: 32}
-"""Block size along the input dimension, by bits: larger blocks cost int4 too much accuracy (measured acceptance)."""
+from trt_spec.plan.steps import BLOCK_SIZES
 
 
 @dataclass(frozen=True)

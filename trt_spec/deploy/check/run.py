@@ -102,5 +102,7 @@ def _fold(group: list[CheckFinding]) -> CheckFinding:
 
 def _cut(row: CheckFinding) -> CheckFinding:
     """Names and values of strangers may be as long as their files."""
-    texts = {name: shorten(getattr(row, name), _MAX_CHARACTERS) for name in ("what", "why", "remedy")}
-    return row if all(len(getattr(row, name)) <= _MAX_CHARACTERS for name in texts) else replace(row, **texts)
+    if max(len(row.what), len(row.why), len(row.remedy)) <= _MAX_CHARACTERS:
+        return row
+    what, why, remedy = (shorten(text, _MAX_CHARACTERS) for text in (row.what, row.why, row.remedy))
+    return replace(row, what=what, why=why, remedy=remedy)

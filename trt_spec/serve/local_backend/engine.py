@@ -90,7 +90,8 @@ class Engine:
         for index in layout.park:
             arena.park(index, rows[index].length)
         if layout.move is not None:
-            arena.move(*layout.move)
+            moved, place = layout.move
+            arena.move(moved, place, rows[moved].length)
         arena.resize(needed, [row.length for row in rows])
 
     def _run(self, pieces: Sequence[Piece], start: int) -> int:

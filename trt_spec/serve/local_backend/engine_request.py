@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..stopping import StopWords, unpack_stop_words
 from ..triton_request import BadRequest, TensorReader
+from .check_request import check_request
 from .engine import Engine
-from .generate import check_request
 from .sequence import GenerateRequest
 
 READ = frozenset(
@@ -91,7 +91,7 @@ class EngineRequest:
 
 
 def read_engine_request(tensors: TensorReader, engine: Engine, options: EngineOptions) -> EngineRequest:
-    """The checked request; raises BadRequest or RequestRefused."""
+    """The checked request; raises BadRequest."""
     tensors.check_supported(READ)
     streams = tensors.flag("streaming")
     if streams and not options.decoupled:

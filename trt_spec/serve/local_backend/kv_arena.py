@@ -64,6 +64,11 @@ class KvArena:
                 index, values = place * self._kv_heads + head, kept[place] * self._size
                 start, end = index * old * self._size, index * new * self._size
                 block[end : end + values] = block[start : start + values]
+                # What is left behind lies in another row's positions now, and may be no number: nobody has seen it yet.
+                if new > old:
+                    block[start : min(start + values, end)] = 0.0
+                else:
+                    block[max(start, end + values) : start + values] = 0.0
         if new < old:
             row_values = self._rows * self._kv_heads * self._size
             self._give_back(row_values * new, row_values * (self.max_tokens - new))
@@ -81,12 +86,13 @@ class KvArena:
         self.parked[row] = {name: self._view(name)[self.position[row], :, :tokens].copy() for name in self._blocks}
         self._empty(self.position[row])
 
-    def move(self, row: int, place: int) -> None:
-        """Moves a row to a position that holds nothing; the row that belonged there takes the position it leaves."""
+    def move(self, row: int, place: int, tokens: int) -> None:
+        """Moves a row's first ``tokens`` to a position that holds nothing, whose row takes the position it leaves."""
         left = self.position[row]
         for name in self._blocks:
             view = self._view(name)
-            view[place] = view[left]
+            view[place, :, :tokens] = view[left, :, :tokens]
+            view[left, :, :tokens] = 0.0  # pages go back whole alone
         self.position[self.position.index(place)] = left
         self.position[row] = place
         self._empty(left)

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..triton_request import BadRequest
 from .batcher import RequestCancelled
-from .generate import RequestRefused
 
 Outputs = Callable[[], dict[str, Any]]
 """Makes the arrays of a response by name, when it is sent."""
@@ -61,7 +60,7 @@ class Reply:
     def _failure(self, error: Exception) -> Any:
         """The response that tells the client of ``error``."""
         codes = self._triton.TritonError
-        if isinstance(error, BadRequest | RequestRefused):
+        if isinstance(error, BadRequest):
             return self._error(str(error), codes.INVALID_ARG)
         if isinstance(error, RequestCancelled):
             return self._error("cancelled", codes.CANCELLED)

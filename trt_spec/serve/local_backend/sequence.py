@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,7 +82,12 @@ class RunningSequence:
         self.saw_logits = False  # from then on every piece has some, so what its row holds are numbers
         self._ids = list(request.input_ids)
         self._sampler = Sampler(request.sampling, len(self._ids), request.end_id)
-        self._keeps_logits = request.return_logits or request.return_log_probs or request.draft_logits is not None
+        self._needs_rows = (
+            request.return_logits
+            or request.return_log_probs
+            or request.draft_logits is not None
+            or not self._sampler.takes_largest
+        )
         self._taken = 0
         self._logits: list[NDArray[np.float32]] = []
         self._context_logits: list[NDArray[np.float32]] = []
@@ -89,8 +95,10 @@ class RunningSequence:
         self._end_log_prob = 0.0
         self._past = cached_tokens
         self._pending = [*self._ids[cached_tokens:], *request.draft_ids]
-        self._picked: list[int] = []
-        self._picked_logits: list[NDArray[np.float32]] = []
+        # Behind the prompt and each draft: the largest entry of the logits, the logits, and what sampling sees of them.
+        self._largest: list[int] = []
+        self._rows: list[NDArray[np.float32]] = []
+        self._adjusted: dict[int, NDArray[np.float32]] = {}
         self._figures = RunFigures(reused_tokens=cached_tokens, scheduled_ns=time.monotonic_ns())
 
     @property
@@ -100,16 +108,16 @@ class RunningSequence:
     @property
     def counted_tokens(self) -> int:
         """What TensorRT-LLM's scheduler counts of it in a step: its whole input until the first token is there."""
-        return 1 if self.new_ids else len(self.request.input_ids) + len(self.request.draft_ids)
+        return 1 if self._new_tokens else len(self.request.input_ids) + len(self.request.draft_ids)
 
     @property
-    def new_ids(self) -> list[int]:
-        return self._ids[len(self.request.input_ids) :]
+    def _new_tokens(self) -> int:
+        return len(self._ids) - len(self.request.input_ids)
 
     @property
     def has_news(self) -> bool:
         """Whether there are tokens that no result has told of."""
-        return len(self._ids) - len(self.request.input_ids) > self._taken
+        return self._new_tokens > self._taken
 
     def next_piece(self, tokens: int) -> Piece:
         """The next ``tokens`` to feed. Logits are wanted from the last token before the drafts on, or of the prompt."""
@@ -133,16 +141,15 @@ class RunningSequence:
             self.saw_logits = True
             if self.request.return_context_logits:
                 logits, greedy = self._keep_context(piece.past, logits, greedy)
-            if self.request.draft_logits is None:
-                self._pick(logits, greedy)
-            if self._keeps_logits:
-                self._picked_logits += list(logits.copy())
+            self._largest += greedy.tolist()
+            if self._needs_rows:  # the next pass overwrites them
+                self._rows += list(logits.copy() if self._pending or self.request.return_logits else logits)
         if not self._pending:
             self._settle()
 
     def take_result(self) -> GenerateResult:
         """What was chosen since the last call; what it tells of is not told again."""
-        new_ids = self.new_ids[self._taken :]
+        new_ids = self._ids[len(self.request.input_ids) + self._taken :]
         log_probs = cum_log_prob = None
         if self.request.return_log_probs:
             share = 1.0 if self.request.normalize_log_probs else 0.0
@@ -170,40 +177,42 @@ class RunningSequence:
         chosen_from = max(0, prompt - 1 - past)
         return logits[chosen_from:], greedy[chosen_from:]
 
-    def _pick(self, logits: NDArray[np.float32], greedy: NDArray[np.int64]) -> None:
-        """The target's own token behind each accepted draft; where the logits decide alone, it is known already."""
-        if self._sampler.takes_largest:
-            self._picked += [int(token) for token in greedy]
-            return
-        for row in logits:
-            self._picked.append(self._sampler.choose(row, self._said_before(len(self._picked))))
+    def _see(self, accepted: int) -> NDArray[np.float32]:
+        """What sampling sees of the logits behind ``accepted`` drafts; the rules are applied once."""
+        if accepted not in self._adjusted:
+            said: Sequence[int] = ()
+            if not self.request.sampling.rules.is_neutral:
+                said = [*self._ids, *self.request.draft_ids[:accepted]] if accepted else self._ids
+            self._adjusted[accepted] = self._sampler.adjust(self._rows[accepted], said)
+        return self._adjusted[accepted]
 
-    def _said_before(self, accepted: int) -> list[int]:
-        return [*self._ids, *self.request.draft_ids[:accepted]]
+    def _choose(self, accepted: int) -> int:
+        """The target's own token behind ``accepted`` drafts; where the logits decide alone, it is known already."""
+        return self._largest[accepted] if self._sampler.takes_largest else self._sampler.draw(self._see(accepted))
 
     def _accept(self) -> list[int]:
-        request, rows = self.request, self._picked_logits
+        request = self.request
         if request.draft_logits is None:
-            return accept_tokens(request.draft_ids, self._picked.__getitem__)
+            return accept_tokens(request.draft_ids, self._choose)
         return accept_logits(
             request.draft_ids,
             request.draft_logits,
-            lambda i: self._sampler.distribution(rows[i], self._said_before(i)),
+            lambda i: self._sampler.distribution_of(self._rows[i] if self._sampler.takes_largest else self._see(i)),
             self._sampler.random,
             request.acceptance_threshold,
         )
 
     def _settle(self) -> None:
         """Everything is fed: keeps the drafts that are accepted, and goes on behind them."""
-        drafts = self.request.draft_ids
         self._append(self._accept())
-        self._picked, self._picked_logits = [], []
+        self._largest, self._rows, self._adjusted = [], [], {}
         self._past = len(self._ids) - 1
         self._pending = self._ids[-1:]
         self._figures.last_token_ns = time.monotonic_ns()
         self._figures.first_token_ns = self._figures.first_token_ns or self._figures.last_token_ns
-        self._figures.accepted_tokens = count_accepted(drafts, self.new_ids)
-        self.finished |= bool(drafts)
+        if drafts := self.request.draft_ids:
+            self._figures.accepted_tokens = count_accepted(drafts, self._ids[len(self.request.input_ids) :])
+            self.finished = True
 
     def _append(self, picked: list[int]) -> None:
         """Adds tokens up to the end id (left out, as the C++ engine does), a stop word (kept) or the asked length."""
@@ -211,13 +220,13 @@ class RunningSequence:
         for i, token in enumerate(picked):
             if token == request.end_id or len(self._ids) - prompt == request.max_new_tokens:
                 if request.return_log_probs and token == request.end_id:
-                    self._end_log_prob, _ = self._sampler.log_probs(self._picked_logits[i], self._ids, token)
+                    self._end_log_prob, _ = self._sampler.log_probs_of(self._see(i), token)
                 self.finished = True
                 break
             if request.return_log_probs:
-                self._log_probs.append(self._sampler.log_probs(self._picked_logits[i], self._ids, token))
+                self._log_probs.append(self._sampler.log_probs_of(self._see(i), token))
             if request.return_logits:
-                self._logits.append(self._picked_logits[i])
+                self._logits.append(self._rows[i])
             self._ids.append(token)
         stop = find_stop(self._ids, start, request.stop_words) if request.stop_words else None
         if stop is not None:

@@ -56,7 +56,7 @@ def test_ranks_that_are_missing_cut_or_too_many_are_found(checkpoint):
 
 def test_a_folder_that_is_no_checkpoint_is_refused(make_source, tmp_path):
     model, _ = make_source()
-    with pytest.raises(SpecError, match="a Hugging Face checkpoint.* `trtspec convert`"):
+    with pytest.raises(SpecError, match=r"a Hugging Face checkpoint.* `trtspec convert`"):
         check(model)
     with pytest.raises(SpecError, match=r"no config\.json"):
         check(tmp_path)

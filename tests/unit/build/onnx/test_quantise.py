@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from trt_spec.build.onnx.quantise import BLOCK_SIZES, quantise
+from trt_spec.build.onnx.quantise import quantise
+from trt_spec.plan.steps import BLOCK_SIZES
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.feed import Piece
 

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from trt_spec.serve.local_backend import batcher as batcher_module
 from trt_spec.serve.local_backend import kv_arena, kv_layout
 from trt_spec.serve.local_backend.batcher import Batcher, Job, RequestCancelled
+from trt_spec.serve.local_backend.check_request import check_request
 from trt_spec.serve.local_backend.engine import Engine
-from trt_spec.serve.local_backend.generate import RequestRefused, check_request, generate
 from trt_spec.serve.local_backend.scheduler import StepLimits, default_limits
 from trt_spec.serve.local_backend.sequence import GenerateRequest, LogitsNotFinite
+from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampling
+from trt_spec.serve.triton_request import BadRequest
 
 MAX_SEQ_LEN = 128
 SMALLEST_GAP = 1e-3
@@ -131,7 +133,7 @@ def test_any_schedule_gives_the_tokens_of_one_by_one_runs(
 
 
 @pytest.fixture(scope="module")
-def lone_logits(open_engine):
+def lone_logits(open_engine, generate):
     """lone_logits(request, answer) -> the logits behind which each token of the answer was chosen, in one pass."""
     engine = open_engine(1)
     known = {}
@@ -209,6 +211,21 @@ def test_a_prompt_that_ends_before_its_logits_were_seen_leaves_nothing_that_is_n
     assert outcome.new_ids == greedy[:10]
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_cache_that_moves_under_a_bad_prompt_leaves_no_trace_of_it(nan_folder, reference, moves):
+    """Its capacity grows and shrinks, and a row moves, while keys and values of NaN wait to be found out."""
+    engine, texts = WatchedEngine(nan_folder), reference[1:4]
+    good = [(start, GenerateRequest(prompt, 30), None) for start, (prompt, _) in zip((0, 14, 14), texts, strict=True)]
+    bad = (2, GenerateRequest([NAN_TOKEN, *[1] * 100], 2), 11)
+    short = [(1, GenerateRequest([9, 9, 9], 2), None)] if moves else []
+    limits = StepLimits(short_tokens=4, max_step_tokens=16, chunk_tokens=8)
+    with patch.object(kv_arena, "CAPACITY_STEP_TOKENS", 8), patch.object(kv_layout, "PARK_AFTER_STEPS", 2):
+        *outcomes, cancelled = run(engine, [*short, *good, bad], limits)
+    assert isinstance(cancelled, RequestCancelled)
+    assert [outcome.new_ids for outcome in outcomes[-3:]] == [greedy[:30] for _, greedy in texts]
+    assert (engine._arena.position != list(range(4))) == moves
+
+
 @pytest.mark.parametrize("failing", ["acquire", "place", "sequence"])
 def test_a_request_that_cannot_start_fails_alone_and_frees_its_row(open_engine, reference, monkeypatch, failing):
     engine = open_engine(2)
@@ -266,6 +283,19 @@ def test_a_step_asks_two_clients_in_rotation(open_engine, reference):
     assert [name for name in asked if name in "def"] == [*"efd"] * 2
 
 
+@pytest.mark.parametrize("has_draft_logits", [False, True])
+def test_drafts_that_are_fed_in_pieces_are_judged_by_their_own_logits(open_engine, reference, has_draft_logits):
+    """Each pass overwrites the logits of the one before."""
+    prompt, greedy = reference[0]
+    sampling = Sampling(temperature=0.01, top_k=4, rules=LogitRules(presence_penalty=1e-6))
+    draft_logits = 20 * np.eye(320, dtype=np.float32)[greedy[:6]] if has_draft_logits else None
+    request = GenerateRequest(prompt, 7, greedy[:6], sampling=sampling, draft_logits=draft_logits)
+    (outcome,) = run(
+        open_engine(1), [(0, request, None)], StepLimits(short_tokens=1, max_step_tokens=2, chunk_tokens=2)
+    )
+    assert outcome.new_ids == greedy[:7]
+
+
 def test_sixteen_drafts_of_many_share_a_pass(build_tiny_engine, reference, monkeypatch):
     engine, passes = Engine(build_tiny_engine("pair-target", max_draft_len=16)), []
     compute = engine._run
@@ -305,7 +335,7 @@ def test_decoding_sequences_share_every_pass(open_engine, reference):
     assert engine.passes[1:] == [[1, 1, 1, 1]] * 9
 
 
-def test_sampling_does_not_depend_on_the_company(open_engine, reference):
+def test_sampling_does_not_depend_on_the_company(open_engine, reference, generate):
     requests = [
         GenerateRequest(prompt, 10, sampling=Sampling(1.5, top_p=0.95, seed=seed))
         for seed, (prompt, _) in enumerate(reference[:4])
@@ -314,12 +344,12 @@ def test_sampling_does_not_depend_on_the_company(open_engine, reference):
     assert [outcome.new_ids for outcome in together] == [generate(open_engine(), r).new_ids for r in requests]
 
 
-def test_the_budget_decides_how_many_run_and_how_long_they_may_be(open_engine, build_tiny_engine):
+def test_the_budget_decides_how_many_run_and_how_long_they_may_be(open_engine, build_tiny_engine, generate):
     assert len(open_engine(3).rows.rows) == 3
     small = Engine(build_tiny_engine("pair-target"), kv_tokens=50)
     assert len(small.rows.rows) == 1
     check_request(small, GenerateRequest([1] * 40, 11))
-    with pytest.raises(RequestRefused, match=r"may need 51 tokens of KV cache.*leaves 50"):
+    with pytest.raises(BadRequest, match=r"may need 51 tokens of KV cache.*leaves 50"):
         check_request(small, GenerateRequest([1] * 40, 12))
     assert len(generate(small, GenerateRequest([1] * 40, 11)).new_ids) == 11
     with pytest.raises(ValueError, match="max_tokens_in_paged_kv_cache is 1"):
@@ -339,7 +369,7 @@ def test_abort_answers_everybody_and_frees_the_rows(open_engine, reference):
     assert batcher.is_idle and not any(row.is_running for row in engine.rows.rows)
 
 
-def test_an_idle_long_sequence_slows_nobody_and_is_not_forgotten(open_engine, reference):
+def test_an_idle_long_sequence_slows_nobody_and_is_not_forgotten(open_engine, reference, generate):
     engine = open_engine(3)
     prompt, greedy = reference[0]
     long = [*prompt, *greedy]

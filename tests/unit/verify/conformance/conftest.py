@@ -58,8 +58,6 @@ class ToyEngine:
         new, rows = self._generate(values, prompt, drafts)
         return Answer(self._outputs(values, prompt, new, rows, reused))
 
-    # -- limits --------------------------------------------------------------------------------------------------------
-
     def _refusal(self, values: Mapping[str, Any], prompt: Sequence[int], drafts: Sequence[int]) -> str | None:
         limits = self._limits
         if asked := self._refuses & values.keys():
@@ -81,8 +79,6 @@ class ToyEngine:
         """Whole blocks of the longest known prefix, the last token left to compute."""
         shared = max((_shared(known, prompt[:-1]) for known in self._cached), default=0)
         return shared // BLOCK_TOKENS * BLOCK_TOKENS
-
-    # -- tokens --------------------------------------------------------------------------------------------------------
 
     def _logits(self, ids: Sequence[int]) -> np.ndarray:
         generator = np.random.default_rng(zlib.crc32(np.asarray(ids[-4:], np.int64).tobytes()))
@@ -179,8 +175,6 @@ class ToyEngine:
             if stop in new:
                 new = new[: new.index(stop) + ("stop-word" not in self._faults)]
         return new
-
-    # -- outputs -------------------------------------------------------------------------------------------------------
 
     def _outputs(
         self, values: Mapping[str, Any], prompt: Sequence[int], new: list[int], rows: list[np.ndarray], reused: int

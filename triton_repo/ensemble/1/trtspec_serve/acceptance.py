@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-
-class Random(Protocol):
-    """Where draws come from: numpy's Generator, or a test's own."""
-
-    def random(self) -> float: ...
+from .distribution import Random, draw, softmax
 
 
 def accept_tokens(draft_ids: Sequence[int], choose: Callable[[int], int]) -> list[int]:
@@ -48,26 +43,14 @@ def accept_logits(
     """
     picked: list[int] = []
     for drafted, row in zip(draft_ids, draft_logits, strict=True):
-        p, q = target(len(picked)), _softmax(row)
+        p, q = target(len(picked)), softmax(row)
         u = random.random() if threshold is None else threshold
         if not p[drafted] > u * q[drafted]:
             residual = np.maximum(p - q, 0.0)
             # p below q everywhere is rounding alone: then the two are one distribution.
-            return [*picked, _draw(residual if residual.sum() > 0.0 else p, random)]
+            return [*picked, draw(residual if residual.sum() > 0.0 else p, random)]
         picked.append(drafted)
-    return [*picked, _draw(target(len(picked)), random)]
-
-
-def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    weights = np.exp((logits - logits.max()).astype(np.float64))
-    return np.asarray(weights / weights.sum(), np.float64)
-
-
-def _draw(weights: NDArray[np.float64], random: Random) -> int:
-    """An index with a probability in proportion to its weight."""
-    cumulative = np.cumsum(weights)
-    drawn = int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
-    return min(drawn, int(np.flatnonzero(weights)[-1]))
+    return [*picked, draw(target(len(picked)), random)]
 
 
 def count_accepted(draft_ids: Sequence[int], new_ids: Sequence[int]) -> int:

@@ -82,70 +82,89 @@ async def speculate(engines: Engines, request: SpeculationRequest, counts: Round
     A round of n drafted tokens yields 1 to n + 1 ids, every one the target's own pick. Ids of ``end_ids`` are left out.
     A draft engine that fails is not asked again by this request.
     """
-    ids = list(request.prompt_ids)
-    limit = len(ids) + request.max_tokens
-    end_id = request.end_ids[0] if request.end_ids else None
-    # An engine takes one end id; the model's others stop it as stop words.
-    more_ends = tuple((other,) for other in request.end_ids[1:])
-    stop_words = (*request.stop_words, *more_ends)
-
-    def missing_tokens() -> int:
-        """How many tokens the answer still lacks to its minimum length."""
-        return max(0, request.sampling.rules.min_tokens - (len(ids) - len(request.prompt_ids)))
-
-    def call(role: str, max_new_tokens: int, draft_ids: Sequence[int] = ()) -> EngineCall:
-        # A seed used twice would correlate the draws of different rounds, and draft with target.
-        sampling = fresh_seed(request.sampling, f"{role}:{len(ids)}")
-        missing = missing_tokens()
-        if request.sampling.rules.min_tokens:
-            banned = more_ends if missing else ()  # an engine's minimum length holds for its one end id
-            rules = replace(sampling.rules, min_tokens=missing, bad_words=(*sampling.rules.bad_words, *banned))
-            sampling = replace(sampling, rules=rules)
-        return EngineCall(
-            ids,
-            max_new_tokens,
-            sampling,
-            end_id,
-            request.stop_words if missing else stop_words,
-            draft_ids,
-            wants_log_probs=request.wants_log_probs and role == "target",
-        )
-
+    answer = _Answer(request)
     speculates = request.draft_len > 0
-    while len(ids) < limit:
-        room = limit - len(ids)
-        if more_ends and (missing := missing_tokens()):
-            room = min(room, missing)  # what is banned for one call is banned for all of its tokens
+    while (room := answer.room_tokens) > 0:
         # Who waits for the first word does not wait for the draft to read the prompt as well.
-        is_first = len(ids) == len(request.prompt_ids)
-        drafts_now = speculates and not (request.streams and is_first)
+        drafts_now = speculates and not (request.streams and answer.is_empty)
         draft_len = min(request.draft_len, room - 1) if drafts_now else 0
         try:
-            draft_ids = await engines.draft(call("draft", draft_len)) if draft_len else []
+            draft_ids = await engines.draft(answer.draft_call(draft_len)) if draft_len else []
         except DraftFailed:
             speculates, draft_ids = False, []
-        asked = len(draft_ids) + 1 if speculates else _plain_chunk(request, room, is_first)
-        told = await engines.target(call("target", asked, draft_ids))
-        new_ids = told.ids
-        accepted = count_accepted(draft_ids, new_ids)
+        asked = len(draft_ids) + 1 if speculates else _plain_chunk(request, room, answer.is_empty)
+        told = await engines.target(answer.target_call(asked, draft_ids))
+        accepted = count_accepted(draft_ids, told.ids)
         if speculates:
             counts.drafted.append(len(draft_ids))
             counts.accepted.append(accepted)
         # The engine leaves its end id out: an answer shorter than asked that no rejection explains has ended. (It
         # verifies all drafts or refuses the call; only chunked context, which is off, would drop some silently.)
-        ended = len(new_ids) < asked and (accepted == len(new_ids) or not draft_ids)
-        stop = find_stop([*ids, *new_ids], len(ids), stop_words)
-        if stop is not None:
-            ended = True
-            new_ids = new_ids[: stop - len(ids)]
-        if new_ids and new_ids[-1] in request.end_ids:
-            ended = True
-            new_ids = new_ids[:-1]
-        ids.extend(new_ids)
+        ended = len(told.ids) < asked and (accepted == len(told.ids) or not draft_ids)
+        new_ids, stopped = answer.extend(told.ids)
         counts.log_probs.extend(told.log_probs[: len(new_ids)])
         yield new_ids
-        if ended:
+        if ended or stopped:
             return
+
+
+class _Answer:
+    """What there is of an answer, behind its prompt, and the calls that continue it."""
+
+    def __init__(self, request: SpeculationRequest) -> None:
+        self._request = request
+        self._ids = list(request.prompt_ids)
+        self._start = len(self._ids)
+        # An engine takes one end id; the model's others stop it as stop words.
+        self._end_id = request.end_ids[0] if request.end_ids else None
+        self._more_ends: StopWords = tuple((other,) for other in request.end_ids[1:])
+        self._stop_words: StopWords = (*request.stop_words, *self._more_ends)
+
+    @property
+    def is_empty(self) -> bool:
+        return len(self._ids) == self._start
+
+    @property
+    def missing_tokens(self) -> int:
+        """How many tokens the answer still lacks to its minimum length."""
+        return max(0, self._request.sampling.rules.min_tokens - (len(self._ids) - self._start))
+
+    @property
+    def room_tokens(self) -> int:
+        """How many the next round may add; 0 if the answer is as long as it may be."""
+        room = self._start + self._request.max_tokens - len(self._ids)
+        # What is banned for one call is banned for all of its tokens.
+        return min(room, self.missing_tokens) if self._more_ends and self.missing_tokens else room
+
+    def draft_call(self, max_new_tokens: int) -> EngineCall:
+        return self._call("draft", max_new_tokens)
+
+    def target_call(self, max_new_tokens: int, draft_ids: Sequence[int]) -> EngineCall:
+        call = self._call("target", max_new_tokens)
+        return replace(call, draft_ids=draft_ids, wants_log_probs=self._request.wants_log_probs)
+
+    def _call(self, role: str, max_new_tokens: int) -> EngineCall:
+        # A seed used twice would correlate the draws of different rounds, and draft with target.
+        sampling = fresh_seed(self._request.sampling, f"{role}:{len(self._ids)}")
+        missing = self.missing_tokens
+        if sampling.rules.min_tokens:
+            banned = self._more_ends if missing else ()  # an engine's minimum length holds for its one end id
+            rules = replace(sampling.rules, min_tokens=missing, bad_words=(*sampling.rules.bad_words, *banned))
+            sampling = replace(sampling, rules=rules)
+        stop_words = self._request.stop_words if missing else self._stop_words
+        return EngineCall(self._ids, max_new_tokens, sampling, self._end_id, stop_words)
+
+    def extend(self, new_ids: Sequence[int]) -> tuple[list[int], bool]:
+        """Takes the target's tokens up to the first stop; what was taken, and whether there was one."""
+        ids, before = self._ids, len(self._ids)
+        ids.extend(new_ids)
+        stop = find_stop(ids, before, self._stop_words)
+        if stop is not None:
+            del ids[stop:]
+        ends = len(ids) > before and ids[-1] in self._request.end_ids
+        if ends:
+            ids.pop()
+        return ids[before:], ends or stop is not None
 
 
 def fresh_seed(sampling: Sampling, purpose: str) -> Sampling:

@@ -68,22 +68,23 @@ def apply_rules(
     ``ids`` is everything before the token that is chosen, ``output_start`` where the output begins in it. Greedy
     decoding passes temperature 1.
     """
-    if rules.is_neutral:
-        return logits if temperature == 1.0 else logits / np.float32(temperature)
+    if rules.is_neutral and temperature == 1.0:
+        return logits
     changed = logits.astype(np.float32, copy=True)
-    if rules.embedding_bias is not None:
-        changed += rules.embedding_bias
-    if temperature != 1.0:
-        changed /= np.float32(temperature)
-    if rules.counts_tokens and len(ids):
-        _penalise(changed, rules, ids)
+    with np.errstate(over="ignore"):  # a tiny temperature or a huge bias
+        if rules.embedding_bias is not None:
+            changed += rules.embedding_bias
+        if temperature != 1.0:
+            changed /= np.float32(temperature)
+        if rules.counts_tokens and len(ids):
+            _penalise(changed, rules, ids)
     if end_id is not None and len(ids) - output_start < rules.min_tokens:
         changed[end_id] = MASKED
     for word in rules.bad_words:
         *begun, last = word
         if last < len(changed) and (not begun or list(ids[-len(begun) :]) == begun):
             changed[last] = MASKED
-    return np.maximum(changed, MASKED)
+    return np.clip(changed, MASKED, -MASKED, out=changed)  # what is infinite has no softmax
 
 
 def _penalise(logits: NDArray[np.float32], rules: LogitRules, ids: Sequence[int]) -> None:

@@ -150,8 +150,8 @@ class TritonEngines:
             values["bad_words_list"] = pack_stop_words(rules.bad_words)[None]
         if rules.embedding_bias is not None:
             # Draft and target may differ in ids that no text has; an engine takes its own length alone.
-            bias = np.zeros((1, vocab_size), np.float32)
-            shared = min(vocab_size, len(rules.embedding_bias))
-            bias[0, :shared] = rules.embedding_bias[:shared]
-            values["embedding_bias"] = bias
+            bias = rules.embedding_bias[:vocab_size]
+            if len(bias) < vocab_size:
+                bias = np.pad(bias, (0, vocab_size - len(bias)))
+            values["embedding_bias"] = bias[None]
         return values

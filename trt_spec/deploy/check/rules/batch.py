@@ -51,7 +51,7 @@ def _check_preferred(name: str, model: ModelView, limit: int) -> Iterator[CheckF
             f"Set preferred_batch_size: [ {', '.join(map(str, kept[:32]))} ]."
             if limit > 0
             else "Remove dynamic_batching.",
-            str(limit) if len(sizes) == 1 and limit > 0 else None,
+            str(limit) if limit > 0 else None,
         )
 
 

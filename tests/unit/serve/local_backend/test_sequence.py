@@ -1,18 +1,16 @@
-"""One request on a real engine of a tiny model."""
+"""One request after the other on a real engine of a tiny model."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from trt_spec.serve import sampling as sampling_module
 from trt_spec.serve.local_backend.batcher import RequestCancelled
 from trt_spec.serve.local_backend.engine import Engine
-from trt_spec.serve.local_backend.generate import RequestRefused, check_request, generate
 from trt_spec.serve.local_backend.sequence import GenerateRequest
-from trt_spec.serve.sampling import Sampling, probabilities
+from trt_spec.serve.logit_rules import LogitRules, apply_rules
+from trt_spec.serve.sampling import Sampler, Sampling
 
 MAX_SEQ_LEN = 128
 
@@ -46,13 +44,13 @@ def reference(tiny):
     return list(zip(prompts, stored["greedy"].tolist(), strict=True))
 
 
-def test_greedy_decoding_equals_transformers(engine, reference):
+def test_greedy_decoding_equals_transformers(engine, reference, generate):
     for prompt, expected in reference:
         assert generate(engine, GenerateRequest(prompt, len(expected))).new_ids == expected
 
 
 @pytest.mark.parametrize("wrong_at", range(6))
-def test_verification_keeps_the_agreed_drafts_and_one_token_more(engine, reference, wrong_at):
+def test_verification_keeps_the_agreed_drafts_and_one_token_more(engine, reference, wrong_at, generate):
     prompt, expected = reference[0]
     draft = list(expected[:5])
     if wrong_at < 5:
@@ -62,7 +60,7 @@ def test_verification_keeps_the_agreed_drafts_and_one_token_more(engine, referen
     assert result.logits.argmax(axis=1).tolist() == result.new_ids
 
 
-def test_a_call_that_resends_the_sequence_costs_only_its_new_tokens(engine, reference):
+def test_a_call_that_resends_the_sequence_costs_only_its_new_tokens(engine, reference, generate):
     prompt, expected = reference[0]
     generate(engine, GenerateRequest(prompt, 4))
     assert engine.fed == len(prompt) + 3
@@ -73,7 +71,7 @@ def test_a_call_that_resends_the_sequence_costs_only_its_new_tokens(engine, refe
     assert engine.fed == 1 + 2  # the last token of the context was never fed, and two drafts
 
 
-def test_rejected_drafts_are_forgotten(engine, reference):
+def test_rejected_drafts_are_forgotten(engine, reference, generate):
     prompt, expected = reference[1]
     context = list(prompt)
     while len(context) < len(prompt) + 20:
@@ -81,7 +79,7 @@ def test_rejected_drafts_are_forgotten(engine, reference):
     assert context[len(prompt) :] == expected[: len(context) - len(prompt)]
 
 
-def test_conversations_with_a_common_beginning_do_not_disturb_each_other(open_engine, reference):
+def test_conversations_with_a_common_beginning_do_not_disturb_each_other(open_engine, reference, generate):
     engine = open_engine(3)
     prompt, expected = reference[2]
     other = [*prompt, 20, 21, 22]
@@ -95,7 +93,7 @@ def test_conversations_with_a_common_beginning_do_not_disturb_each_other(open_en
     assert engine.fed == 1 + 1  # both are still there, the last token of the answer was never fed
 
 
-def test_the_least_recently_used_sequence_makes_room(engine, reference):
+def test_the_least_recently_used_sequence_makes_room(engine, reference, generate):
     prompts = [prompt for prompt, _ in reference[:3]]
     for prompt in prompts:
         generate(engine, GenerateRequest(prompt, 1))
@@ -106,7 +104,7 @@ def test_the_least_recently_used_sequence_makes_room(engine, reference):
     assert engine.fed > 2  # had been given up
 
 
-def test_end_id_is_left_out_and_stop_words_are_kept(engine, reference):
+def test_end_id_is_left_out_and_stop_words_are_kept(engine, reference, generate):
     prompt, expected = reference[0]
     end = expected[5]
     assert end not in expected[:5]
@@ -119,7 +117,7 @@ def test_end_id_is_left_out_and_stop_words_are_kept(engine, reference):
     assert len(result.logits) == 5
 
 
-def test_sampling_depends_on_the_seed_alone(engine, reference):
+def test_sampling_depends_on_the_seed_alone(engine, reference, generate):
     prompt, _ = reference[0]
 
     def sample(seed):
@@ -130,56 +128,14 @@ def test_sampling_depends_on_the_seed_alone(engine, reference):
     assert len({tuple(sample(seed)) for seed in range(5)}) > 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"input_ids": []}, "empty"),
-        ({"input_ids": [1] * 125}, "125 tokens"),
-        ({"max_new_tokens": 0}, "request_output_len is 0"),
-        ({"max_new_tokens": 118}, "expected 1 to 117"),
-        ({"draft_ids": [1] * 9, "max_new_tokens": 10}, "max_draft_len 8"),
-        ({"input_ids": [1, 320]}, "vocabulary of 320"),
-        ({"draft_ids": [-1]}, "vocabulary of 320"),
-    ],
-)
-def test_requests_outside_the_limits_are_refused(engine, changes, words):
-    request = GenerateRequest(**{"input_ids": [1, 2, 3], "max_new_tokens": 5, **changes})
-    with pytest.raises(RequestRefused, match=words):
-        check_request(engine, request)
-
-
-def test_the_longest_request_fits(engine):
-    request = GenerateRequest([1, 2, 3], 117)
-    check_request(engine, request)
-    assert len(generate(engine, request).new_ids) == 117
-
-
-def test_a_cancelled_request_stops(engine):
+def test_a_cancelled_request_stops(engine, generate):
     answers = iter([False, False, True])
     with pytest.raises(RequestCancelled):
         generate(engine, GenerateRequest([1, 2], 50), lambda: next(answers))
     assert engine.fed == 3
 
 
-def test_a_folder_without_engine_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"model\.onnx"):
-        Engine(tmp_path)
-
-
-def test_onnx_runtime_sends_no_usage_data(build_tiny_engine, tmp_path):
-    """Left to itself it writes an identifier and a queue of events into the home folder at import."""
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from trt_spec.serve.local_backend.engine import Engine\n"
-        "Engine(Path(sys.argv[1]))\n"
-    )
-    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-c", code, str(build_tiny_engine("pair-target"))]
-    subprocess.run(command, env=environment, cwd=Path(__file__).parents[4], check=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_draft_logits_are_accepted_as_the_rule_says(engine, reference):
+def test_draft_logits_are_accepted_as_the_rule_says(engine, reference, generate):
     """A greedy target keeps what token acceptance keeps; a certain draft that the target doubts is resampled."""
     prompt, expected = reference[0]
     for wrong_at in range(4):
@@ -190,12 +146,12 @@ def test_draft_logits_are_accepted_as_the_rule_says(engine, reference):
         assert result.new_ids == expected[: wrong_at + 1]
 
 
-def test_sampled_verification_by_logits_has_the_targets_distribution(engine, reference):
+def test_sampled_verification_by_logits_has_the_targets_distribution(engine, reference, generate):
     """2,000 first tokens behind drafts of a poor draft model, against the target's own probabilities."""
     prompt, _ = reference[0]
     sampling = Sampling(temperature=1.5, top_k=8)
     logits = generate(engine, GenerateRequest(prompt, 1, return_logits=True)).logits[0]
-    p = probabilities(logits, sampling)
+    p = Sampler(sampling).distribution(logits, ())
     random = np.random.default_rng(5)
     q_logits = (logits / 1.5 + random.normal(0, 1.0, len(logits))).astype(np.float32)
     q = np.exp(q_logits.astype(np.float64) - q_logits.max())
@@ -213,13 +169,7 @@ def test_sampled_verification_by_logits_has_the_targets_distribution(engine, ref
     assert ((counts[kept] - expected) ** 2 / expected).sum() < 24.3  # 7 degrees of freedom, p = 0.001; seeds are fixed
 
 
-def test_draft_logits_of_another_shape_are_refused(engine, reference):
-    request = GenerateRequest(reference[0][0], 3, [5, 6], draft_logits=np.zeros((1, 320), np.float32))
-    with pytest.raises(RequestRefused, match=r"shape \[1, 320\], expected \[2, 320\]"):
-        check_request(engine, request)
-
-
-def all_logits(engine, ids):
+def all_logits(generate, engine, ids):
     """Logits [len(ids), vocab_size] behind each of ``ids``, by a call of their own."""
     return generate(engine, GenerateRequest(list(ids), 1, return_context_logits=True)).context_logits
 
@@ -233,7 +183,7 @@ def log_softmax(rows):
     )
 
 
-def test_context_logits_cover_the_whole_prompt_whatever_was_cached(engine, reference):
+def test_context_logits_cover_the_whole_prompt_whatever_was_cached(engine, reference, generate):
     prompt, expected = reference[0]
     first = generate(engine, GenerateRequest(prompt, 3, return_logits=True))
     engine.fed = 0
@@ -243,11 +193,11 @@ def test_context_logits_cover_the_whole_prompt_whatever_was_cached(engine, refer
     assert again.context_logits.shape == (len(prompt), 320)
     np.testing.assert_allclose(again.context_logits[-1], again.logits[0])
     np.testing.assert_allclose(again.logits, first.logits, atol=1e-4)
-    whole = all_logits(engine, [*prompt, *expected[:3]])
+    whole = all_logits(generate, engine, [*prompt, *expected[:3]])
     np.testing.assert_allclose(again.context_logits, whole[: len(prompt)], atol=1e-4)
 
 
-def test_context_logits_beside_drafts(engine, reference):
+def test_context_logits_beside_drafts(engine, reference, generate):
     prompt, expected = reference[1]
     request = GenerateRequest(prompt, 4, expected[:3], return_logits=True, return_context_logits=True)
     result = generate(engine, request)
@@ -256,27 +206,27 @@ def test_context_logits_beside_drafts(engine, reference):
     assert result.logits.argmax(axis=1).tolist() == expected[:4]
 
 
-def test_a_cache_that_context_logits_left_is_sound(open_engine, reference):
+def test_a_cache_that_context_logits_left_is_sound(open_engine, reference, generate):
     engine = open_engine(3)
     prompt, expected = reference[0]
     other = [*prompt, 20, 21]
     generate(engine, GenerateRequest(other, 1))
-    all_logits(engine, prompt)
+    all_logits(generate, engine, prompt)
     assert generate(engine, GenerateRequest([*prompt, *expected[:2]], 5)).new_ids == expected[2:7]
 
 
 @pytest.mark.parametrize("normalizes", [True, False])
-def test_log_probs_of_a_greedy_answer(engine, reference, normalizes):
+def test_log_probs_of_a_greedy_answer(engine, reference, normalizes, generate):
     prompt, expected = reference[0]
     request = GenerateRequest(prompt, 6, return_log_probs=True, normalize_log_probs=normalizes)
     result = generate(engine, request)
-    rows = log_softmax(all_logits(engine, [*prompt, *expected[:5]])[len(prompt) - 1 :])
+    rows = log_softmax(all_logits(generate, engine, [*prompt, *expected[:5]])[len(prompt) - 1 :])
     values = rows[np.arange(6), expected[:6]]
     assert result.cum_log_prob == pytest.approx(values.sum(), abs=1e-4)
     np.testing.assert_allclose(result.log_probs, np.zeros(6) if normalizes else values, atol=1e-4)
 
 
-def test_the_end_id_counts_in_the_cumulative_log_prob_alone(engine, reference):
+def test_the_end_id_counts_in_the_cumulative_log_prob_alone(engine, reference, generate):
     prompt, expected = reference[0]
     asked = {"return_log_probs": True, "normalize_log_probs": False}
     ended = generate(engine, GenerateRequest(prompt, 20, end_id=expected[5], **asked))
@@ -285,17 +235,19 @@ def test_the_end_id_counts_in_the_cumulative_log_prob_alone(engine, reference):
     assert ended.cum_log_prob == pytest.approx(whole.cum_log_prob, abs=1e-4)
 
 
-def test_log_probs_of_sampled_tokens_are_those_of_their_candidates(engine, reference):
+def test_log_probs_of_sampled_tokens_are_those_of_their_candidates(engine, reference, generate):
     prompt, _ = reference[0]
     sampling = Sampling(temperature=1.5, top_k=4, seed=3)
     request = GenerateRequest(prompt, 5, sampling=sampling, return_log_probs=True, return_logits=True)
     result = generate(engine, request)
-    kept = [np.log(probabilities(row, sampling)[t]) for row, t in zip(result.logits, result.new_ids, strict=True)]
+    kept = [
+        np.log(Sampler(sampling).distribution(row, ())[t]) for row, t in zip(result.logits, result.new_ids, strict=True)
+    ]
     np.testing.assert_allclose(result.log_probs, kept, atol=1e-5)
     assert result.cum_log_prob < sum(kept)
 
 
-def test_figures_tell_how_a_request_ran(engine, reference):
+def test_figures_tell_how_a_request_ran(engine, reference, generate):
     prompt, expected = reference[0]
     fresh = generate(engine, GenerateRequest(prompt, 3)).figures
     assert fresh.reused_tokens == fresh.accepted_tokens == 0
@@ -305,19 +257,14 @@ def test_figures_tell_how_a_request_ran(engine, reference):
     assert (verified.reused_tokens, verified.accepted_tokens) == (len(prompt) - 1, 2)
 
 
-def test_a_prefix_counts_against_max_num_tokens_although_it_is_cached(build_tiny_engine, reference):
-    engine = CountingEngine(build_tiny_engine("pair-target"), max_num_tokens=12)
-    prompt, expected = list(range(4, 14)), [1, 2]
-    check_request(engine, GenerateRequest(prompt, 4, draft_ids=expected))
-    generate(engine, GenerateRequest(prompt, 2))
-    with pytest.raises(RequestRefused, match="13 tokens with its drafts, more than max_num_tokens 12"):
-        check_request(engine, GenerateRequest([*prompt, 1], 3, draft_ids=expected))
-    with pytest.raises(RequestRefused, match="cached or not"):
-        check_request(engine, GenerateRequest(list(range(4, 17)), 1))
-
-
-def test_an_engine_built_with_max_num_tokens_keeps_to_it(build_tiny_engine):
-    built = build_tiny_engine("pair-target", max_num_tokens=20)
-    assert Engine(built).limits.max_num_tokens == 20
-    assert Engine(built, max_num_tokens=30).limits.max_num_tokens == 30
-    assert Engine(build_tiny_engine("pair-target")).limits.max_num_tokens is None
+def test_verification_draws_no_further_than_the_first_rejection_and_applies_the_rules_once(
+    engine, reference, monkeypatch, generate
+):
+    prompt, expected = reference[0]
+    calls = []
+    monkeypatch.setattr(sampling_module, "apply_rules", lambda *args: calls.append(len(args[3])) or apply_rules(*args))
+    sampling = Sampling(top_k=1, rules=LogitRules(presence_penalty=1e-6))
+    drafts = [expected[0], (expected[1] + 1) % 320, *expected[2:6]]
+    result = generate(engine, GenerateRequest(prompt, 7, drafts, sampling=sampling, return_log_probs=True))
+    assert result.new_ids == expected[:2]
+    assert calls == [len(prompt), len(prompt) + 1]
