@@ -19,10 +19,10 @@ from trt_spec.deploy.example import plan_manifest
 from trt_spec.deploy.host.launch import LaunchOptions, running_triton
 from trt_spec.deploy.host.server import RunningServer
 from trt_spec.deploy.ownership import MARKER_FILE
-from trt_spec.deploy.pbtxt import parse_pbtxt
+from trt_spec.deploy.pbtxt import parse_pbtxt, render_pbtxt
 from trt_spec.deploy.repository import write_repository
 from trt_spec.deploy.workspace import deploy_workspace
-from trt_spec.plan.manifest import render_manifest
+from trt_spec.plan.manifest import load_manifest, render_manifest
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Serve, Spec
 from trt_spec.spec.presets import load_preset
@@ -93,21 +93,39 @@ def stream(server: RunningServer, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(params=["llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1"])
-def gpu_workspace(request: pytest.FixtureRequest, tmp_path: Path, build_tiny_engine: Callable[..., Path]) -> Workspace:
-    """The workspace of a preset as its build leaves it on a GPU host, but for what lies in the engine folders."""
+def gpu_workspace(
+    request: pytest.FixtureRequest, tmp_path: Path, tiny: Path, record_engine: Callable[..., None]
+) -> Workspace:
+    """The workspace of a preset as its build leaves it on a GPU host, with empty rank files."""
     place = Workspace(tmp_path / "a: work, space")
     spec = Spec.model_validate(yaml.safe_load(load_preset(request.param).text))
-    limits = {"max_batch_size": spec.limits.max_batch_size, "max_draft_len": spec.speculation.max_draft_len}
-    for role in ("target", "draft"):
-        shutil.copytree(build_tiny_engine(f"pair-{role}", **limits), place.engine(role))
-    place.manifest.write_text(render_manifest(plan_manifest(spec)), encoding="utf-8")
+    manifest = plan_manifest(spec)
+    for role, model in spec.models().items():
+        shutil.copytree(tiny / "tokenizer", place.engine(role))
+        fingerprint = manifest.engines[role].fingerprint
+        record_engine(place.engine(role), model.tensor_parallel, spec.tensorrt_llm, fingerprint=fingerprint)
+    place.manifest.write_text(render_manifest(manifest), encoding="utf-8")
     return place
 
 
+def put_onnx_engines(place: Workspace, build_tiny_engine: Callable[..., Path]) -> None:
+    """Name tiny ONNX engines where the deployed repository names TensorRT's, and change nothing else."""
+    spec = load_manifest(place).spec
+    limits = {"max_batch_size": spec.limits.max_batch_size, "max_draft_len": spec.speculation.max_draft_len}
+    for model, role in zip(ENGINE_MODELS, ("target", "draft"), strict=True):
+        engine = place.root / "onnx, too" / role
+        shutil.copytree(build_tiny_engine(f"pair-{role}", **limits), engine)
+        file = place.repository / model / "config.pbtxt"
+        config = parse_pbtxt(file.read_text(encoding="utf-8"))
+        parameters = {**config.parameters, "gpt_model_path": str(engine)}
+        file.write_text(render_pbtxt(replace(config, parameters=parameters)), encoding="utf-8")
+
+
 def test_what_a_gpu_host_gets_is_served_by_the_embedded_triton(
-    gpu_workspace: Workspace, free_ports: dict[str, int]
+    gpu_workspace: Workspace, free_ports: dict[str, int], build_tiny_engine: Callable[..., Path]
 ) -> None:
     repository = deploy_workspace(gpu_workspace)
+    put_onnx_engines(gpu_workspace, build_tiny_engine)
     options = LaunchOptions(
         repository=repository, workspace=gpu_workspace.root, serve=Serve(**free_ports), timeout_s=120
     )
