@@ -65,7 +65,7 @@ def parse_url(url: str) -> str:
     return address
 
 
-def channel_options(address: str) -> list[tuple[str, int]]:
+def _channel_options(address: str) -> list[tuple[str, int]]:
     """gRPC options for a server on ``address``: messages of any size, and no proxy to this machine."""
     options = [
         ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
@@ -76,6 +76,18 @@ def channel_options(address: str) -> list[tuple[str, int]]:
     return options
 
 
+def connect(url: str) -> tuple[Any, type[Exception]]:
+    """A gRPC client of ``url`` (host:port) and what its calls raise. EnvironmentMissing without tritonclient."""
+    try:
+        import tritonclient.grpc as triton
+    except ImportError as error:
+        raise EnvironmentMissing(
+            "The Python package tritonclient is not installed.",
+            remedy="Install it with: pip install 'trtspec[client]'.",
+        ) from error
+    return triton.InferenceServerClient(url, channel_args=_channel_options(url)), triton.InferenceServerException
+
+
 class TritonClient:
     """Connection to one server; use it as a context manager.
 
@@ -84,18 +96,10 @@ class TritonClient:
     """
 
     def __init__(self, url: str, *, deadline_s: float, connect_deadline_s: float = CONNECT_DEADLINE_S) -> None:
-        try:
-            import tritonclient.grpc as triton
-        except ImportError as error:
-            raise EnvironmentMissing(
-                "The Python package tritonclient is not installed.",
-                remedy="Install it with: pip install 'trtspec[client]'.",
-            ) from error
         self.url = parse_url(url)
         self.deadline_s = deadline_s
         self._connect_deadline_s = connect_deadline_s
-        self._error: type[Exception] = triton.InferenceServerException
-        self._client = triton.InferenceServerClient(self.url, channel_args=channel_options(self.url))
+        self._client, self._error = connect(self.url)
         self._interfaces: dict[str, ModelInterface] = {}
 
     def __enter__(self) -> TritonClient:

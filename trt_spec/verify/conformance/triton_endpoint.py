@@ -8,7 +8,7 @@ from typing import Any
 
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed
 from trt_spec.serve.contract import TARGET_MODEL
-from trt_spec.verify.client import CONNECT_DEADLINE_S, channel_options, parse_url, reason
+from trt_spec.verify.client import CONNECT_DEADLINE_S, connect, parse_url, reason
 from trt_spec.verify.conformance.endpoint import Answer
 from trt_spec.verify.conformance.observation import NotApplicable
 from trt_spec.verify.tensors import ModelInterface, build_inputs, is_sendable, read_interface
@@ -28,17 +28,9 @@ class TritonEndpoint:
     """
 
     def __init__(self, url: str, *, deadline_s: float) -> None:
-        try:
-            import tritonclient.grpc as triton
-        except ImportError as error:
-            raise EnvironmentMissing(
-                "The Python package tritonclient is not installed.",
-                remedy="Install it with: pip install 'trtspec[client]'.",
-            ) from error
         self.url = parse_url(url)
         self._deadline_s = deadline_s
-        self._error: type[Exception] = triton.InferenceServerException
-        self._client = triton.InferenceServerClient(self.url, channel_args=channel_options(self.url))
+        self._client, self._error = connect(self.url)
         self._interfaces: dict[str, ModelInterface] = {}
         self._decoupled: dict[str, bool] = {}
 
