@@ -1,4 +1,4 @@
-"""What a round of speculation may do, and who decides it: the contract between the loop and the draft-length policies."""
+"""What a round of speculation may do, and who decides it: the contract of the loop with draft-length policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Source = Literal["model", "ngram"]
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What one round does: ``length`` tokens drafted by ``source`` (0: the target alone for ``plain_tokens`` tokens)."""
+    """What one round does: ``length`` tokens drafted by ``source`` (0: the target alone for ``plain_tokens``)."""
 
     length: int
     source: Source = "model"

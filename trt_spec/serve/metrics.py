@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from .speculate import RoundCounts
+from .rounds import RoundCounts
 
 MetricKind = Literal["COUNTER", "GAUGE", "HISTOGRAM"]
 Outcome = Literal["answered", "invalid", "queue_full", "cancelled", "engine_failed", "failed", "stopping"]

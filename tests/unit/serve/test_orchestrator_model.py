@@ -306,7 +306,7 @@ def test_a_cancelled_request_ends_within_a_round(triton, start):
     request, triton.engine = FakeRequest("a"), engine
     start().execute([request])
     assert request.wait().error().code == TritonError.CANCELLED
-    assert calls == ["draft", "target"]
+    assert calls == ["draft"]  # nobody waits for what the target would make of it
 
 
 def test_finalize_answers_what_is_still_running(triton, start):
