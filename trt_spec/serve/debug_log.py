@@ -1,4 +1,7 @@
-"""One request's rounds as JSON lines in Triton's log, for those who ask for it; never a word of its text."""
+"""One request's rounds as JSON lines in Triton's log, for those who ask for it; never a word of its text.
+
+Triton 24.10 writes a line as a JSON string itself, quotes and all.
+"""
 
 from __future__ import annotations
 

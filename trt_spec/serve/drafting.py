@@ -62,7 +62,7 @@ class FixedLength:
     that may have something again behind the next few tokens.
     """
 
-    def __init__(self, length: int, plain_tokens: int, source: Source = "model", *, retry_tokens: int = 4) -> None:
+    def __init__(self, length: int, source: Source, plain_tokens: int, *, retry_tokens: int = 4) -> None:
         self._length = length
         self._source: Source = source
         self._plain_tokens = min(plain_tokens, retry_tokens) if length and source == "ngram" else plain_tokens

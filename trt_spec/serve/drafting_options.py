@@ -15,16 +15,13 @@ from .triton_request import BadRequest
 
 @dataclass(frozen=True)
 class DraftingOptions:
-    """A parameter that is not there means its default: a fixed length, the draft model, acceptance by equality.
+    """A parameter that is not there means its default: the draft model, acceptance by equality, admission by number.
 
-    ``cache`` is None where requests are admitted by their number alone. ``draft_len_by_running``: entry i (from 1) is
-    the length to begin with while i requests run. ``target_logits_width`` are the columns of the logits that the target
-    engine takes, its vocabulary padded to its ranks; 0 for its vocabulary.
+    ``cache`` is what both engines' caches hold, None admits requests by their number alone. ``target_logits_width`` are
+    the columns of the logits that the target engine takes, its vocabulary padded to its ranks; 0 for its vocabulary.
     """
 
-    adaptive: bool = False
     draft_source: SourceChoice = "model"
-    draft_len_by_running: tuple[int, ...] = ()
     accept: Accept = "tokens"
     cache: CacheTokens | None = None
     takes_retention: bool = False
@@ -32,12 +29,9 @@ class DraftingOptions:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> DraftingOptions:
-        lengths = parameters.get("draft_len_by_running", "")
         target, draft = (parameters.get(f"max_inflight_tokens_{role}") or "0" for role in ("target", "draft"))
         return cls(
-            adaptive=_flag(parameters, "adaptive"),
             draft_source=_choice(parameters, "draft_source", get_args(SourceChoice), "model"),
-            draft_len_by_running=tuple(map(int, lengths.split(","))) if lengths else (),
             accept=_choice(parameters, "accept", get_args(Accept), "tokens"),
             cache=CacheTokens(int(target), int(draft)) if int(target) else None,
             takes_retention=_flag(parameters, "engine_takes_retention"),

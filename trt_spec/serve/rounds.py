@@ -50,7 +50,7 @@ def fixed_length(request: SpeculationRequest, length: int, source: Source = "mod
     """``length`` tokens a round; where nothing can be drafted, a chunk that suits who waits for the answer."""
     # Log-probabilities may cost a row of logits for every token, which a call has to carry.
     is_short = request.streams or request.wants_log_probs
-    return FixedLength(length, STREAM_CHUNK_TOKENS if is_short else PLAIN_CHUNK_TOKENS, source)
+    return FixedLength(length, source, STREAM_CHUNK_TOKENS if is_short else PLAIN_CHUNK_TOKENS)
 
 
 class Rounds:

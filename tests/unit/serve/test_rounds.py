@@ -245,7 +245,7 @@ def test_ngram_drafts_need_no_draft_engine():
         async def draft(self, call):
             raise AssertionError("asked")
 
-    policy = FixedLength(3, 8, "ngram")
+    policy = FixedLength(3, "ngram", 8)
     said, counts, _ = run(
         NoDraft(target, target, 0), policy, Surroundings(sources=frozenset({"ngram"})), prompt_ids=[1], max_tokens=30,
         draft_len=3,
