@@ -139,7 +139,7 @@ SETTINGS = {
     "top-k": Sampling(1.5, top_k=3),
     "top-p": Sampling(1.0, top_p=0.8),
     "penalties": Sampling(1.0, top_p=1.0, rules=LogitRules(repetition_penalty=1.5, presence_penalty=0.4)),
-    "minimum length": Sampling(1.0, top_p=1.0, rules=LogitRules(min_tokens=2)),
+    "minimum length": Sampling(1.0, top_p=1.0, rules=LogitRules(min_tokens=1)),
     "raw": Sampling(1.0, top_p=1.0),
 }
 

@@ -211,6 +211,8 @@ def test_a_wrong_guess_is_waited_for_and_dropped():
     said, counts, _ = run(engines, plans(RoundPlan(2, ahead=True)), prompt_ids=[1], max_tokens=6, draft_len=2)
     assert said == [1] * 6
     assert sum(counts.accepted) == 0
+    # Each round's draft begins where the answer ends, behind a call ahead that came to nothing.
+    assert {1, 2, 3, 4, 5} <= {len(call.ids) for role, call in engines.calls if role == "draft"}
     assert ("draft", "draft") not in engines.together
 
 
