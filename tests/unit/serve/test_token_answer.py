@@ -35,8 +35,14 @@ def test_no_two_calls_share_a_seed():
 
 @pytest.mark.parametrize(
     ("accept", "min_tokens", "end_id", "kept_away"),
-    [("tokens", 0, 0, 0), ("tokens", 4, 0, 2), ("logits", 0, None, 0), ("fast_logits", 0, None, 0)]
-    + [("logits", 4, 0, 3), ("logits", 9, 0, 7)],
+    [
+        ("tokens", 0, 0, 0),
+        ("tokens", 4, 0, 2),
+        ("logits", 0, None, 0),
+        ("fast_logits", 0, None, 0),
+        ("logits", 4, 0, 3),
+        ("logits", 9, 0, 7),
+    ],
 )
 def test_a_draft_that_is_judged_by_its_logits_does_not_stop_at_its_end_id(accept, min_tokens, end_id, kept_away):
     answer = begun(accept, Sampling(0.7, top_k=5, rules=LogitRules(min_tokens=min_tokens)))
