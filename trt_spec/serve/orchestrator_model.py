@@ -91,8 +91,10 @@ class TritonPythonModel:
         triton = self._triton
         outcome: Outcome
         figures = self._metrics.follow()
-        debug = DebugLog(triton.Logger.log_info, self._name) if wants_debug(request.parameters()) else None
+        debug: DebugLog | None = None
         try:
+            if wants_debug(request.parameters()):
+                debug = DebugLog(triton.Logger.log_info, self._name)
             await self._admit(request, sender, figures, debug)
             self._end(figures, debug, "answered")
             return
