@@ -65,7 +65,7 @@ def parse_url(url: str) -> str:
     return address
 
 
-def _channel_options(address: str) -> list[tuple[str, int]]:
+def channel_options(address: str) -> list[tuple[str, int]]:
     """gRPC options for a server on ``address``: messages of any size, and no proxy to this machine."""
     options = [
         ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
@@ -85,7 +85,7 @@ def connect(url: str) -> tuple[Any, type[Exception]]:
             "The Python package tritonclient is not installed.",
             remedy="Install it with: pip install 'trtspec[client]'.",
         ) from error
-    return triton.InferenceServerClient(url, channel_args=_channel_options(url)), triton.InferenceServerException
+    return triton.InferenceServerClient(url, channel_args=channel_options(url)), triton.InferenceServerException
 
 
 class TritonClient:
