@@ -44,7 +44,7 @@ def time_to_first_token_s(result: RequestResult) -> float | None:
 def inter_token_latency_s(result: RequestResult) -> float | None:
     """Seconds a token after the first message; None for answers of one message, and for those that did not end.
 
-    With speculation the first message may hold several tokens, so the divisor is what came after it, and not tokens - 1.
+    With speculation the first message may hold several tokens, so the divisor is what came after it.
     """
     if result.outcome != "answered" or len(result.message_s) < 2:
         return None

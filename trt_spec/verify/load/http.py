@@ -59,7 +59,8 @@ class HttpSession:
                     return response.status, None
         except self._unreachable as error:
             raise EnvironmentMissing(
-                f"Nobody answers on {self.base} within {CONNECT_DEADLINE_S:g} s, the connect timeout ({_words(error)}).",
+                f"Nobody answers on {self.base} within {CONNECT_DEADLINE_S:g} s, the connect timeout "
+                f"({_words(error)}).",
                 remedy="Start the server, or give the address of a running one.",
             ) from error
 

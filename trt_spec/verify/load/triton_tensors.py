@@ -35,7 +35,7 @@ def check_interface(interface: ModelInterface, where: str) -> None:
     if not interface.decoupled:
         raise SpecError(
             f"{where} does not stream: its config.pbtxt says decoupled: false.",
-            remedy="Name a decoupled model (trtspec's is called ensemble): an answer in one piece shows no token times.",
+            remedy="Name a decoupled model (trtspec's is called ensemble): one piece shows no token times.",
         )
 
 

@@ -139,7 +139,7 @@ def test_a_wrong_model_is_named(any_url, load, requests_of):
 def test_a_model_that_does_not_stream_is_refused(llm_server, load, requests_of):
     llm_server.behaviour.decoupled = False
     for url in (llm_server.grpc, llm_server.http):
-        with pytest.raises(SpecError, match="does not stream: its config.pbtxt says decoupled: false"):
+        with pytest.raises(SpecError, match=r"does not stream: its config\.pbtxt says decoupled: false"):
             load(resolve_endpoint(url), requests_of())
 
 
