@@ -14,6 +14,7 @@ CountTokens = Callable[[str], int]
 # crossing in almost every text; another shuffle of the sentences helps the rest.
 _NEAR_CHARACTERS = 48
 _SHUFFLES = 16
+_FILLERS = (" -", "-", ".", "!", " a", "x", "7")
 
 
 def fit_text(texts: Sequence[str], tokens: int, count: CountTokens, seed: int, *, beginning: str = "") -> str:
@@ -73,14 +74,14 @@ def _cut(text: str, beginning: str, tokens: int, count: CountTokens) -> str | No
 
 
 def _fill(text: str, low: int, tokens: int, count: CountTokens) -> str | None:
-    """A character of a script that the tokenizer hardly knows is several tokens: such a text ends in a few dashes."""
+    """A character of a script that the tokenizer hardly knows is several tokens: such a text ends in a few fillers."""
     while len(text) > low and count(text) >= tokens:
         text = text[:-1]
     for _ in range(_NEAR_CHARACTERS):
-        found = count(text)
-        if found == tokens:
+        if count(text) == tokens:
             return text
-        if found > tokens:
+        longer = {count(text + piece): text + piece for piece in _FILLERS}
+        text = longer.get(min((n for n in longer if count(text) < n <= tokens), default=-1), "")
+        if not text:
             return None
-        text += " -"
     return None
