@@ -12,6 +12,7 @@ from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Draft, Model, Spec
 from trt_spec.verify.judge import near_tie_gap
 from trt_spec.verify.run import DEFAULT_MAX_TOKENS, VerifyOptions
+from trt_spec.verify.thresholds import Thresholds
 
 # A server bound to all addresses is reached over the loopback one.
 _REACHED_AS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -37,6 +38,7 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
         max_tokens=min(DEFAULT_MAX_TOKENS, spec.limits.max_output_len),
         models={role: _describe_model(model) for role, model in spec.models().items()},
         report_folder=workspace.reports,
+        thresholds=Thresholds(spec.verify.min_speedup, spec.verify.max_p99_ttft_ms, spec.verify.lossless),
     )
 
 
