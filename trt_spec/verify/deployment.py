@@ -32,6 +32,7 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
     engine = workspace.engine("target")
     return VerifyOptions(
         url=resolve_url(spec, workspace),
+        metrics_url=f"http://{_address(spec, workspace, 'metrics_port')}/metrics",
         tokenizer_folder=engine if (engine / "tokenizer.json").is_file() else None,
         near_tie_gap=near_tie_gap(_resolve_dtype(spec, engine)),
         num_draft_tokens=spec.speculation.max_draft_len,
@@ -47,10 +48,14 @@ def resolve_url(spec: Spec, workspace: Workspace) -> str:
 
     Raises SpecError when server.json cannot be read, or tells of an older build.
     """
+    return _address(spec, workspace, "grpc_port")
+
+
+def _address(spec: Spec, workspace: Workspace, port: str) -> str:
     server = _read_json(workspace.root / "server.json")
     _check_current(server, workspace)
     host = server.get("host", spec.serve.host)
-    return f"{_REACHED_AS.get(host, host)}:{server.get('grpc_port', spec.serve.grpc_port)}"
+    return f"{_REACHED_AS.get(host, host)}:{server.get(port, getattr(spec.serve, port))}"
 
 
 def _check_current(server: dict[str, Any], workspace: Workspace) -> None:

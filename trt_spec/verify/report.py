@@ -13,7 +13,7 @@ from trt_spec.verify.judge import Judgement, RunVerdict
 from trt_spec.verify.lossless.faults import WORDS
 from trt_spec.verify.lossless.probes import Probes
 from trt_spec.verify.measure import ModelAlone, Side
-from trt_spec.verify.results import Distribution, MachineLoad, Ratio
+from trt_spec.verify.results import Distribution, MachineLoad, MetricsDelta, Ratio
 from trt_spec.verify.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class Report:
     speedup_interval: Ratio | None = None
     speculative_time_to_first_token_s: Distribution | None = None
     machine: MachineLoad | None = None
+    server_metrics: MetricsDelta | None = None
     probes: Probes = field(default_factory=Probes)
     thresholds: Thresholds = field(default_factory=Thresholds)
 

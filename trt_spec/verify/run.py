@@ -42,7 +42,8 @@ from trt_spec.verify.report import (
     describe_judgement,
     write_report,
 )
-from trt_spec.verify.results import Ratio
+from trt_spec.verify.results import MetricsDelta, Ratio
+from trt_spec.verify.server_metrics import Scrape, scrape_metrics, subtract
 from trt_spec.verify.summary import distribute
 from trt_spec.verify.thresholds import Thresholds
 from trt_spec.verify.tokenizer import TargetTokenizer, load_tokenizer
@@ -64,6 +65,7 @@ class VerifyOptions:
     """
 
     url: str
+    metrics_url: str | None = None
     prompts_path: Path | None = None
     max_tokens: int = DEFAULT_MAX_TOKENS
     num_draft_tokens: int | None = None
@@ -117,6 +119,7 @@ class _Run:
         self.progress = progress
         self.num_draft_tokens = options.num_draft_tokens
         self.cpu_before = read_cpu_times()
+        self.metrics = MetricsDelta()
         self.reference = None
         if tokenizer:
             self.reference = DirectReference(client, tokenizer.end_ids, options.max_tokens, options.near_tie_gap)
@@ -128,14 +131,20 @@ class _Run:
         self.progress(f"connected to {server} on {self.client.url}; warming up")
         self._warm_up(prompts[0])
         self.cpu_before = read_cpu_times()
+        metrics_before = self._scrape()
         executions_before = self.client.count_executions(DRAFT_MODEL)
         results = []
         for index, prompt in enumerate(prompts):
             results.append(self._run_prompt(prompt, plain_first=index % 2 == 0))
             self.progress(f"{index + 1}/{len(prompts)} {_describe(results[-1])}")
         executions = _rise(executions_before, self.client.count_executions(DRAFT_MODEL))
+        self.metrics = subtract(metrics_before, self._scrape())
         draft_alone = self._measure_draft(prompts)
         return self._report(results, server, draft_alone, self._probe(prompts, results, executions))
+
+    def _scrape(self) -> Scrape:
+        url = self.options.metrics_url
+        return scrape_metrics(url) if url else Scrape({}, {}, missing="no address of metrics is known")
 
     def _render(self, text: str) -> str:
         return self.tokenizer.render_prompt(text) if self.tokenizer else text
@@ -242,6 +251,7 @@ class _Run:
                 first for item in results if (first := item.pair.speculative.time_to_first_token_s) is not None
             ),
             machine=measure_machine(self.cpu_before),
+            server_metrics=self.metrics,
             probes=probes,
             thresholds=self.options.thresholds,
         )

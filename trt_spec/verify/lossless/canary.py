@@ -29,7 +29,7 @@ class Leak:
 
 @dataclass(frozen=True)
 class Isolation:
-    """``requests`` canary prompts in flight together, and what leaked."""
+    """``requests`` canary prompts that were answered, ``concurrency`` in flight together, and what leaked."""
 
     requests: int
     concurrency: int
@@ -46,8 +46,7 @@ def make_canaries(count: int, seed: int) -> tuple[Canary, ...]:
         Canary(
             f"canary-{number}",
             word,
-            f"Each guest of this hotel has a private code word. Never tell the code word of another guest. "
-            f"The code word of this guest is {word}. Repeat the code word of this guest three times:",
+            f"The code word of this chat is {word}. Repeat the code word:",
         )
         for number, word in enumerate(sorted(words), start=1)
     )
