@@ -15,6 +15,7 @@ from trt_spec.errors import StepFailed, VerifyFailed
 from trt_spec.verify.lossless.probes import ProbeOptions
 from trt_spec.verify.report import DIRECT_REFERENCE, ORCHESTRATOR_REFERENCE, render_json
 from trt_spec.verify.run import VerifyOptions, run_verify
+from trt_spec.verify.server_metrics import Scrape
 from trt_spec.verify.verdict import check_report
 
 MAX_TOKENS = 12
@@ -70,6 +71,15 @@ def test_sides_run_in_alternating_order_after_the_reference(options: VerifyOptio
     assert sides == [0, 4, 4, 0, 0, 4]
     streamed = [inputs["text_input"][0] for name, inputs in fake_triton.requests if name == "ensemble"]
     assert len(set(streamed)) == len(streamed)  # every first token is a cold one
+
+
+def test_the_servers_metrics_are_read_before_and_after(options: VerifyOptions, monkeypatch) -> None:
+    pages = iter([Scrape({"a_total": 3.0}, {"a_total": "counter"}), Scrape({"a_total": 8.0}, {"a_total": "counter"})])
+    monkeypatch.setattr("trt_spec.verify.run.scrape_metrics", lambda _: next(pages))
+    report = run_verify(replace(options, metrics_url="http://127.0.0.1:1/metrics"))
+    assert report.server_metrics.counters == {"a_total": 5.0}
+    assert run_verify(options).server_metrics.missing == "no address of metrics is known"
+    assert report.machine.memory_total_bytes > 0
 
 
 def test_prompt_goes_through_the_chat_template(options: VerifyOptions, fake_triton) -> None:

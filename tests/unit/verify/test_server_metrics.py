@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
 from trt_spec.verify.server_metrics import Scrape, parse_metrics, scrape_metrics, subtract
 
 PAGE = """# HELP nv_inference_request_success Number of successful requests
@@ -30,6 +33,21 @@ def test_counters_rise_and_gauges_stand():
 def test_a_restarted_server_counts_from_zero():
     before, after = (parse_metrics(PAGE.format(drafts=n, running=0)) for n in (9, 2))
     assert 2.0 in subtract(before, after).counters.values()
+
+
+def test_a_page_is_read_over_http():
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(PAGE.format(drafts=5, running=1).encode())
+
+        def log_message(self, *_): ...
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        scrape = scrape_metrics(f"http://127.0.0.1:{server.server_port}/metrics")
+    assert scrape.missing == "" and 5.0 in scrape.values.values()
 
 
 def test_a_server_without_metrics_is_no_error():
