@@ -52,7 +52,7 @@ def record(name, latency_s, tokens=10, outcome="answered"):
 
 def test_ratios_pair_the_same_prompts_and_failures_stay_visible():
     a = [LoadResult(3.0, (record("x", 1.0), record("y", 2.0), record("z", 4.0)))] * 3
-    b = [LoadResult(2.0, (record("y", 1.0), record("x", 0.5), record("z", 9.0, outcome="failed")))] * 3
+    b = [LoadResult(2.0, (record("z", 9.0, outcome="failed"), record("y", 1.0), record("x", 0.5)))] * 3
     found = judge_blocks("plain", "fast", a, b, seed=0)
     assert found.ratios["latency_s"].value == pytest.approx(0.5) and found.ratios["latency_s"].samples == 6
     assert found.ratios["latency_s"].significant and found.ratios["tokens_per_s_per_user"].value == pytest.approx(2.0)
