@@ -102,7 +102,9 @@ def test_deadline_follows_tokens_and_measured_speed():
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_events_survive_any_chunking(size):
-    raw = 'data: {"a": 1}\n\n: comment\nevent: x\r\ndata: two\r\nid: 3\r\ndata:lines\r\n\r\ndata: 한국\n\ndata: cut off'.encode()
+    raw = (
+        'data: {"a": 1}\n\n: comment\nevent: x\r\ndata: two\r\nid: 3\r\ndata:lines\r\n\r\ndata: 한국\n\ndata: cut off'
+    ).encode()
 
     async def chunks():
         for start in range(0, len(raw), size):
