@@ -1,5 +1,6 @@
 """Requests of all kinds to one running server: the tiny pair, built, deployed and served as a user would."""
 
+import asyncio
 import json
 import re
 import threading
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
+from click.testing import CliRunner
 
 from trt_spec.build.run import BuildOptions, run_build
+from trt_spec.cli.main import main
 from trt_spec.deploy.host.launch import running_triton
 from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
@@ -21,6 +24,12 @@ from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.spec.load import load_spec
 from trt_spec.verify.client import TritonClient
+from trt_spec.verify.load.address import resolve_endpoint
+from trt_spec.verify.load.arrival import Bounds, ClosedLoop
+from trt_spec.verify.load.deadline import Deadline
+from trt_spec.verify.load.request import LoadRequest
+from trt_spec.verify.load.run import run_load
+from trt_spec.verify.summary import summarise_load
 
 UNARY, STREAMING = "tensorrt_llm_bls", "ensemble"
 MAX_DRAFT_LEN = 4
@@ -156,6 +165,44 @@ def test_tritonclient_streaming(served):
         client.stop_stream()
     text = "".join(piece[0, 0].decode() for piece in pieces if piece is not None)
     assert text == generate(served, "hello")["text_output"]
+
+
+@pytest.mark.parametrize("door", ["grpc", "http"])
+def test_the_load_client_reads_whole_streams(served, door):
+    url = served.grpc_url if door == "grpc" else served.http_url
+    requests = [LoadRequest(str(n), "chat", text, 24, num_draft_tokens=MAX_DRAFT_LEN) for n, text in enumerate(PROMPTS)]
+
+    async def run():
+        endpoint = resolve_endpoint(url)
+        await endpoint.open()
+        try:
+            return await run_load(endpoint, requests, ClosedLoop(4), Bounds(len(requests)), Deadline(total_s=60))
+        finally:
+            await endpoint.close()
+
+    result = asyncio.run(run())
+    summary = summarise_load(result)
+    assert summary.answered == len(PROMPTS) and summary.errors == {}
+    assert {item.id: item.text for item in result.requests} == {
+        str(n): generate(served, text)["text_output"] for n, text in enumerate(PROMPTS)
+    }
+    assert all(sum(item.message_tokens) >= item.tokens > 0 for item in result.requests)
+    assert summary.token_source == "ids" and summary.acceptance.drafted > summary.acceptance.accepted > 0
+
+
+def test_an_honest_deployment_passes_every_probe_of_verify(served, tmp_path, tiny):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("\n".join(json.dumps({"text": text}) for text in PROMPTS[:5]), encoding="utf-8")
+    arguments = ["--url", served.grpc_url, "--prompts", str(prompts), "--max-tokens", "32", "--tokenizer",
+                 str(tiny / "tokenizer"), "--json"]  # fmt: skip
+    ran = CliRunner().invoke(main, ["verify", *arguments])
+    assert ran.exit_code == 0, ran.stderr
+    probes = json.loads(ran.stdout)["probes"]
+    assert [item["fault"] for item in probes["sampled"]] == [None, None]
+    assert all(item["distinct_speculative"] > 3 for item in probes["sampled"])
+    assert probes["isolation"]["requests"] == 32 and probes["isolation"]["leaks"] == []
+    assert probes["noise"]["different"] == 0 and probes["draft_executions"] > 0
+    assert probes["fuzz"]["fatal"] is None and probes["fuzz"]["refused"] > 0  # ten thousand spaces are too long
 
 
 def test_many_at_once_get_their_own_answers(served):

@@ -41,8 +41,9 @@ def command(max_tokens: int, prompts: Path | None, as_json: bool) -> None:
     from trt_spec.spec.load import load_spec
     from trt_spec.spec.presets import load_preset, write_preset
     from trt_spec.verify.deployment import resolve_options
-    from trt_spec.verify.report import check_report, print_report, render_json
+    from trt_spec.verify.report import print_report, render_json
     from trt_spec.verify.run import run_verify
+    from trt_spec.verify.verdict import check_report
 
     find_triton()  # before anything is downloaded
     place = Workspace(demo_workspace())

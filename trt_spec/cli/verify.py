@@ -2,43 +2,79 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from trt_spec.verify.run import VerifyOptions
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
+def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """A number above 0, or ``none``: to wait for ever."""
+    if value is None:
+        return None
+    try:
+        seconds = math.inf if value == "none" else float(value)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise click.BadParameter(f"{value!r} is neither a number of seconds above 0 nor none.")
+    return seconds
+
+
 @click.command("verify")
 @click.argument("spec", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--url", metavar="HOST:PORT", help="gRPC address of a running server, instead of a spec.")
+@click.option(
+    "--url",
+    help="A running server instead of a spec: HOST:PORT of Triton's gRPC, or an HTTP address of Triton or, with /v1, "
+    "of an OpenAI-compatible server.",
+)
+@click.option("--model", help="Model name, for servers that trtspec did not deploy.")
 @click.option("-o", "--workspace", type=_FOLDER, help="Folder that build wrote to.")
 @click.option("--prompts", type=click.Path(path_type=Path), help='JSON Lines file: {"text": "..."} a line.')
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens to generate per prompt.  [default: 96]")
 @click.option("--report", type=_FOLDER, help="Folder for report.json and report.md.  [default: WORKSPACE/reports]")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="File for the verdicts as JUnit XML.")
 @click.option(
     "--tokenizer", type=_FOLDER, help="Folder of the target's tokenizer; with it the engine is called directly."
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for one request to answer.")
+@click.option("--timeout", metavar="SECONDS", callback=_seconds, help="Seconds for one request to answer, or none.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
-def command(spec: Path | None, url: str | None, workspace: Path | None, as_json: bool, **overrides: Any) -> None:
-    """Compare greedy output, acceptance and speed with and without speculation.
+def command(
+    spec: Path | None, url: str | None, workspace: Path | None, junit: Path | None, as_json: bool, **overrides: Any
+) -> None:
+    """Compare output, acceptance and speed with and without speculation.
 
-    SPEC is verified on the server that `trtspec serve SPEC` started. Exits with 4 when the output differs or
-    nothing was ever drafted; near-ties of the target's logits are counted and tolerated.
+    SPEC is verified on the server that `trtspec serve SPEC` started. Exits with 4 when the output differs, nothing
+    was ever drafted, one request's text shows in another's answer, or a threshold of the spec's `verify` section is
+    missed. A server that trtspec did not deploy (--url with --model, or HTTP) is measured and probed instead.
     """
     if (spec is None) == (url is None):
-        raise click.UsageError("give either a SPEC file or --url HOST:PORT.")
+        raise click.UsageError("give either a SPEC file or --url.")
+    from trt_spec.verify.load.address import is_http
+
+    if url is not None and (is_http(url) or overrides["model"]):
+        _verify_foreign(url, junit, as_json, overrides)
+        return
     from rich.console import Console
 
-    from trt_spec.verify.report import check_report, print_report, render_json
+    from trt_spec.util.files import write_text_atomic
+    from trt_spec.verify.junit import render_junit
+    from trt_spec.verify.report import print_report, render_json
     from trt_spec.verify.run import run_verify
+    from trt_spec.verify.verdict import check_report
 
     options = _resolve(spec, url, workspace, overrides)
-    report = run_verify(options, progress=lambda message: click.echo(message, err=True))
+    report = run_verify(options, progress=_say)
+    if junit:
+        write_text_atomic(junit, render_junit(report))
     if as_json:
         click.echo(render_json(report), nl=False)
     else:
@@ -46,7 +82,42 @@ def command(spec: Path | None, url: str | None, workspace: Path | None, as_json:
     check_report(report)
 
 
-def _resolve(spec: Path | None, url: str | None, workspace: Path | None, overrides: dict[str, Any]) -> Any:
+def _say(message: str) -> None:
+    click.echo(message, err=True)
+
+
+def _verify_foreign(url: str, junit: Path | None, as_json: bool, overrides: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from trt_spec.util.files import write_text_atomic
+    from trt_spec.verify.endpoint import EndpointOptions, check_endpoint, print_endpoint, render_junit, verify_endpoint
+    from trt_spec.verify.results import to_json
+
+    given = {
+        name: overrides[key]
+        for name, key in (
+            ("model", "model"),
+            ("prompts_path", "prompts"),
+            ("max_tokens", "max_tokens"),
+            ("tokenizer_folder", "tokenizer"),
+            ("deadline_s", "timeout"),
+        )
+        if overrides[key] is not None
+    }
+    report = verify_endpoint(EndpointOptions(url=url, **given), progress=_say)
+    if overrides["report"]:
+        overrides["report"].mkdir(parents=True, exist_ok=True)
+        write_text_atomic(overrides["report"] / "report.json", to_json(report))
+    if junit:
+        write_text_atomic(junit, render_junit(report))
+    if as_json:
+        click.echo(to_json(report), nl=False)
+    else:
+        print_endpoint(report, Console())
+    check_endpoint(report)
+
+
+def _resolve(spec: Path | None, url: str | None, workspace: Path | None, overrides: dict[str, Any]) -> VerifyOptions:
     from dataclasses import replace
 
     from trt_spec.verify.run import VerifyOptions

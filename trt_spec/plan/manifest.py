@@ -58,8 +58,11 @@ class Manifest(BaseModel):
 
 
 def resolve_deployment_id(manifest: Manifest) -> str:
-    """Digest of what is served: the engines and the spec, but for where it listens. Equal ids answer alike."""
-    spec = manifest.spec.model_dump_json(exclude={"serve"})
+    """Digest of what is served: the engines and the spec, but for where it listens and what verify asks of it.
+
+    Equal ids answer alike.
+    """
+    spec = manifest.spec.model_dump_json(exclude={"serve", "verify"})
     engines = "".join(f"{role}={entry.fingerprint};" for role, entry in sorted(manifest.engines.items()))
     return hashlib.sha256(f"{engines}{spec}".encode()).hexdigest()
 

@@ -22,6 +22,7 @@ Quantization = Literal["none", "fp8", "fp8_rowwise", "int8", "int4"]
 KvCacheDtype = Literal["auto", "fp8"]
 Mode = Literal["draft_target", "ngram", "medusa", "eagle3", "mtp", "lookahead", "none"]
 Accept = Literal["tokens", "logits", "fast_logits"]
+Lossless = Literal["strict", "near_tie"]
 
 DEFAULT_TENSORRT_LLM = "1.2.1"
 
@@ -198,6 +199,25 @@ class Serve(_Section):
         return {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
 
 
+class Verify(_Section):
+    """What `trtspec verify` has to find; below it the command exits with 4."""
+
+    min_speedup: float | None = Field(
+        default=None, gt=0, description="Least tokens per second with speculation over those without; none if absent."
+    )
+    max_p99_ttft_ms: float | None = Field(
+        default=None,
+        gt=0,
+        description="Largest 99th percentile of the time to first token with speculation, in milliseconds; none if "
+        "absent.",
+    )
+    lossless: Lossless = Field(
+        default="near_tie",
+        description="What counts as the target's own answer: near_tie (also another token that the target rated equal "
+        "within the numeric noise of its kernels) or strict (the same tokens alone).",
+    )
+
+
 class Spec(_Section):
     """A draft and target model and the Triton deployment to make of them."""
 
@@ -225,6 +245,7 @@ class Spec(_Section):
         description="Extra trtllm-build flags for each role, checked against that version's flags (engine only).",
     )
     serve: Serve = Field(default=Serve(), description="Address, ports and queues of Triton.")
+    verify: Verify = Field(default=Verify(), description="Thresholds of `trtspec verify`.")
 
     def models(self) -> dict[Role, Model]:
         """The models of the pair by role, target first; without a draft section the target alone.

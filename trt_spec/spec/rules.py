@@ -197,6 +197,19 @@ def _build_flags(spec: Spec) -> Iterator[Fault]:
         yield Fault(("build_flags", "draft"), "found flags for the draft engine, the spec has no draft section")
 
 
+def _thresholds(spec: Spec) -> Iterator[Fault]:
+    least = spec.verify.min_speedup
+    if least is None:
+        return
+    path: KeyPath = ("verify", "min_speedup")
+    if spec.speculation.mode == "none":
+        yield Fault(path, "found a threshold, mode none has no speculation that could speed anything up")
+        return
+    most = spec.speculation.max_draft_len + 1
+    if least > most:
+        yield Fault(path, f"found {least:g}, expected at most {most}: a round yields max_draft_len plus one tokens")
+
+
 def _ports(spec: Spec, first: str, second: str) -> Iterator[Fault]:
     port: int = getattr(spec.serve, second)
     if port == getattr(spec.serve, first):
@@ -363,6 +376,7 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _draft_of_llmapi,
     _host,
     _self_draft,
+    _thresholds,
     partial(_ports, first="http_port", second="grpc_port"),
     partial(_ports, first="http_port", second="metrics_port"),
     partial(_ports, first="grpc_port", second="metrics_port"),

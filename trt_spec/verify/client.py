@@ -6,6 +6,7 @@ the prompt.
 
 from __future__ import annotations
 
+import math
 import queue
 import re
 import time
@@ -16,6 +17,8 @@ from typing import Any
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, VerifyFailed
 from trt_spec.serve.contract import DRAFT_MODEL, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.acceptance import Round
+from trt_spec.verify.load.deadline import Deadline
+from trt_spec.verify.machine import explain_silence, read_gpu_utilization
 from trt_spec.verify.tensors import ModelInterface, build_inputs, read_interface, read_ints, read_text
 
 ROLES = {
@@ -26,9 +29,6 @@ ROLES = {
 }
 
 CONNECT_DEADLINE_S = 10.0
-# One request may take this long, plus a second a token: a large model with a full queue is slow, not stuck.
-DEADLINE_FLOOR_S = 60.0
-SLOWEST_TOKENS_PER_S = 1.0
 
 # Engines fall back to one shared seed without this; greedy output does not depend on it.
 _SEED = 1
@@ -49,9 +49,16 @@ class Generation:
     accepted: int
 
 
-def default_deadline_s(max_tokens: int) -> float:
-    """Seconds that one request may take before verify gives up on it."""
-    return DEADLINE_FLOOR_S + max_tokens / SLOWEST_TOKENS_PER_S
+@dataclass(frozen=True)
+class Sampling:
+    """Draws instead of greedy decoding: the ``top_k`` likeliest tokens at ``temperature``, by ``seed``."""
+
+    temperature: float
+    top_k: int
+    seed: int
+
+
+_GREEDY = Sampling(1.0, 1, _SEED)
 
 
 def parse_url(url: str) -> str:
@@ -65,7 +72,7 @@ def parse_url(url: str) -> str:
     return address
 
 
-def _channel_options(address: str) -> list[tuple[str, int]]:
+def channel_options(address: str) -> list[tuple[str, int]]:
     """gRPC options for a server on ``address``: messages of any size, and no proxy to this machine."""
     options = [
         ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
@@ -85,14 +92,15 @@ def connect(url: str) -> tuple[Any, type[Exception]]:
             "The Python package tritonclient is not installed.",
             remedy="Install it with: pip install 'trtspec[client]'.",
         ) from error
-    return triton.InferenceServerClient(url, channel_args=_channel_options(url)), triton.InferenceServerException
+    return triton.InferenceServerClient(url, channel_args=channel_options(url)), triton.InferenceServerException
 
 
 class TritonClient:
     """Connection to one server; use it as a context manager.
 
     Raises EnvironmentMissing when the server cannot be reached, StepFailed when a model is not ready, a request fails
-    or nothing comes back within ``deadline_s``, VerifyFailed for an answer that contradicts itself.
+    or nothing comes back within ``deadline_s`` (infinite: waits for ever), VerifyFailed for an answer that contradicts
+    itself.
     """
 
     def __init__(self, url: str, *, deadline_s: float, connect_deadline_s: float = CONNECT_DEADLINE_S) -> None:
@@ -101,6 +109,10 @@ class TritonClient:
         self._connect_deadline_s = connect_deadline_s
         self._client, self._error = connect(self.url)
         self._interfaces: dict[str, ModelInterface] = {}
+
+    @property
+    def _timeout(self) -> float | None:
+        return None if math.isinf(self.deadline_s) else self.deadline_s
 
     def __enter__(self) -> TritonClient:
         return self
@@ -116,7 +128,8 @@ class TritonClient:
             metadata = self._client.get_server_metadata(client_timeout=self._connect_deadline_s)
         except self._error as error:
             raise EnvironmentMissing(
-                f"No Triton server answers on {self.url} ({reason(error)}).",
+                f"No Triton server answers on {self.url} within {self._connect_deadline_s:g} s, the connect timeout "
+                f"({reason(error)}).",
                 remedy="Start it with `trtspec serve SPEC`, or give the gRPC address of a running one with --url.",
             ) from error
         for model, role in ROLES.items():
@@ -137,13 +150,22 @@ class TritonClient:
             self._interfaces[model] = read_interface(response.config)
         return self._interfaces[model]
 
+    def count_executions(self, model: str) -> int | None:
+        """Requests that a model has served since the server began, by Triton's statistics; None if it keeps none."""
+        try:
+            statistics = self._client.get_inference_statistics(model, client_timeout=self._connect_deadline_s)
+        except self._error:
+            return None
+        return sum(int(row.inference_stats.success.count) for row in statistics.model_stats)
+
     def _is_model_ready(self, model: str) -> bool:
         try:
             return bool(self._client.is_model_ready(model, client_timeout=self._connect_deadline_s))
         except self._error:
             return False
 
-    def _is_alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Whether the server answers at all."""
         try:
             return bool(self._client.is_server_live(client_timeout=self._connect_deadline_s))
         except self._error:
@@ -159,9 +181,17 @@ class TritonClient:
 
     # -- the orchestrator ----------------------------------------------------------------------------------------
 
-    def infer(self, text: str, max_tokens: int, num_draft_tokens: int | None, *, label: str) -> Generation:
-        """Unary greedy request; ``num_draft_tokens`` 0 is the target alone, None the deployed length."""
-        inputs = self._text_inputs(UNARY_MODEL, text, max_tokens, num_draft_tokens, stream=False)
+    def infer(
+        self,
+        text: str | bytes,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        *,
+        label: str,
+        sampling: Sampling = _GREEDY,
+    ) -> Generation:
+        """Unary request; ``num_draft_tokens`` 0 is the target alone, None the deployed length."""
+        inputs = self._text_inputs(UNARY_MODEL, text, max_tokens, num_draft_tokens, stream=False, sampling=sampling)
         started = time.perf_counter()
         result = self._infer(UNARY_MODEL, inputs, label)
         seconds = time.perf_counter() - started
@@ -189,7 +219,7 @@ class TritonClient:
         """Seconds until a stream brings its first text; None when the answer is empty."""
         inputs = self._text_inputs(STREAMING_MODEL, text, max_tokens, num_draft_tokens, stream=True)
         responses: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
-        self._client.start_stream(lambda result, error: responses.put((result, error)), stream_timeout=self.deadline_s)
+        self._client.start_stream(lambda result, error: responses.put((result, error)), stream_timeout=self._timeout)
         finished = False
         first: float | None = None
         started = time.perf_counter()
@@ -210,12 +240,19 @@ class TritonClient:
         # gRPC ends the stream itself at the deadline; this bound only guards against its thread having died.
         remaining = self.deadline_s + self._connect_deadline_s - (time.perf_counter() - started)
         try:
-            return responses.get(timeout=max(remaining, 0.0))
+            return responses.get(timeout=None if math.isinf(remaining) else max(remaining, 0.0))
         except queue.Empty:
             raise _no_response(self.deadline_s, STREAMING_MODEL, label) from None
 
     def _text_inputs(
-        self, model: str, text: str, max_tokens: int, num_draft_tokens: int | None, *, stream: bool
+        self,
+        model: str,
+        text: str | bytes,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        *,
+        stream: bool,
+        sampling: Sampling = _GREEDY,
     ) -> list[Any]:
         interface = self.interface(model)
         values: dict[str, Any] = {
@@ -224,10 +261,12 @@ class TritonClient:
             "stream": stream,
             "exclude_input_in_output": True,
             "return_perf_metrics": True,
-            "top_k": 1,
+            "top_k": sampling.top_k,
         }
+        if sampling is not _GREEDY:
+            values["temperature"] = sampling.temperature
         if interface.seed_name:
-            values[interface.seed_name] = _SEED
+            values[interface.seed_name] = sampling.seed
         if num_draft_tokens is not None:
             values["num_draft_tokens"] = num_draft_tokens
         return build_inputs(interface, values)
@@ -235,10 +274,22 @@ class TritonClient:
     # -- the engines, called directly ----------------------------------------------------------------------------
 
     def generate_from_ids(
-        self, model: str, ids: Sequence[int], max_tokens: int, end_ids: Sequence[int], *, label: str
+        self,
+        model: str,
+        ids: Sequence[int],
+        max_tokens: int,
+        end_ids: Sequence[int],
+        *,
+        label: str,
+        sampling: Sampling = _GREEDY,
     ) -> tuple[int, ...]:
-        """Greedy ids that one engine generates after ``ids``, without drafts; the end token may be among them."""
-        result = self._infer_ids(model, ids, max_tokens, end_ids, {}, label)
+        """Ids that one engine generates after ``ids``, without drafts; the end token may be among them."""
+        extra: dict[str, Any] = {}
+        if sampling is not _GREEDY:
+            seed_name = self.interface(model).seed_name
+            extra = {"runtime_top_k": sampling.top_k, "temperature": sampling.temperature}
+            extra |= {seed_name: sampling.seed} if seed_name else {}
+        result = self._infer_ids(model, ids, max_tokens, end_ids, extra, label)
         output = read_ints(result, "output_ids") or ()
         length = (read_ints(result, "sequence_length") or (len(output),))[0]
         new = output[:length]
@@ -258,7 +309,7 @@ class TritonClient:
         try:
             result = self._infer_ids(model, ids, 1, (), {"return_generation_logits": True}, label)
         except StepFailed:
-            if not self._is_alive():
+            if not self.is_alive():
                 raise
             return None  # engines built without gather_generation_logits refuse the request
         logits = result.as_numpy("generation_logits")
@@ -275,10 +326,10 @@ class TritonClient:
             "runtime_top_k": 1,
             "exclude_input_in_output": True,
             "streaming": False,
-            **extra,
         }
         if interface.seed_name:
             values[interface.seed_name] = _SEED
+        values |= extra
         if end_ids:
             values["end_id"] = end_ids[0]
         if len(end_ids) > 1:
@@ -290,7 +341,7 @@ class TritonClient:
     # -- one call ------------------------------------------------------------------------------------------------
 
     def _infer(self, model: str, inputs: list[Any], label: str) -> Any:
-        return self._call(model, label, self._client.infer, inputs=inputs, client_timeout=self.deadline_s)
+        return self._call(model, label, self._client.infer, inputs=inputs, client_timeout=self._timeout)
 
     def _call(self, model: str, label: str, function: Callable[..., Any], **arguments: Any) -> Any:
         try:
@@ -302,7 +353,7 @@ class TritonClient:
         status = str(getattr(error, "status", lambda: None)() or "")
         if "DEADLINE_EXCEEDED" in status:
             return _no_response(self.deadline_s, model, label)
-        if not self._is_alive():
+        if not self.is_alive():
             return StepFailed(
                 f"The server on {self.url} went away while {model} ({ROLES[model]}) served {label}.",
                 remedy="Its log's last lines say why; send this prompt alone to see it again.",
@@ -314,8 +365,10 @@ class TritonClient:
 
 
 def _no_response(deadline_s: float, model: str, label: str) -> StepFailed:
+    expired = Deadline(total_s=deadline_s).explain(started=False)
+    load = explain_silence(read_gpu_utilization())
     return StepFailed(
-        f"{model} ({ROLES[model]}): no response after {deadline_s:g} s for {label}.",
+        f"{model} ({ROLES[model]}): {expired} for {label}{f' ({load})' if load else ''}.",
         remedy="See whether the server is stuck (its log, processor or GPU load); a slow one needs a larger --timeout.",
     )
 

@@ -12,6 +12,7 @@ from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Draft, Model, Spec
 from trt_spec.verify.judge import near_tie_gap
 from trt_spec.verify.run import DEFAULT_MAX_TOKENS, VerifyOptions
+from trt_spec.verify.thresholds import Thresholds
 
 # A server bound to all addresses is reached over the loopback one.
 _REACHED_AS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -31,12 +32,14 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
     engine = workspace.engine("target")
     return VerifyOptions(
         url=resolve_url(spec, workspace),
+        metrics_url=f"http://{_address(spec, workspace, 'metrics_port')}/metrics",
         tokenizer_folder=engine if (engine / "tokenizer.json").is_file() else None,
         near_tie_gap=near_tie_gap(_resolve_dtype(spec, engine)),
         num_draft_tokens=spec.speculation.max_draft_len,
         max_tokens=min(DEFAULT_MAX_TOKENS, spec.limits.max_output_len),
         models={role: _describe_model(model) for role, model in spec.models().items()},
         report_folder=workspace.reports,
+        thresholds=Thresholds(spec.verify.min_speedup, spec.verify.max_p99_ttft_ms, spec.verify.lossless),
     )
 
 
@@ -45,10 +48,14 @@ def resolve_url(spec: Spec, workspace: Workspace) -> str:
 
     Raises SpecError when server.json cannot be read, or tells of an older build.
     """
+    return _address(spec, workspace, "grpc_port")
+
+
+def _address(spec: Spec, workspace: Workspace, port: str) -> str:
     server = _read_json(workspace.root / "server.json")
     _check_current(server, workspace)
     host = server.get("host", spec.serve.host)
-    return f"{_REACHED_AS.get(host, host)}:{server.get('grpc_port', spec.serve.grpc_port)}"
+    return f"{_REACHED_AS.get(host, host)}:{server.get(port, getattr(spec.serve, port))}"
 
 
 def _check_current(server: dict[str, Any], workspace: Workspace) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trt_spec.verify.lossless.faults import FaultName
+
 # Kernels of different batch width add in a different order. On a CPU in fp32 the logits of one position then differ by
 # about 1e-4; ten times that leaves room for larger models and stays far below a gap that means anything.
 NEAR_TIE_GAP = 1e-3
@@ -29,6 +31,7 @@ class Judgement:
 
     ``position`` counts generated tokens from 0; a token is None where that side had already ended. ``gap`` is in
     logits, None when the target's logits could not be had. ``near_ties`` counts all near-ties passed on the way.
+    ``fault`` names what a difference looks like.
     """
 
     outcome: Outcome
@@ -37,6 +40,7 @@ class Judgement:
     found_token: int | None = None
     gap: float | None = None
     near_ties: int = 0
+    fault: FaultName | None = None
 
 
 @dataclass(frozen=True)

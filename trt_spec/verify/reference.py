@@ -14,6 +14,7 @@ from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.verify.acceptance import ratio
 from trt_spec.verify.client import TritonClient
 from trt_spec.verify.judge import Judgement, find_divergence, judge_divergence, measure_gap, token_at, trim_at_end
+from trt_spec.verify.lossless.faults import name_divergence
 from trt_spec.verify.measure import ModelAlone
 
 # An answer that needs more near-ties than this to be explained is not one.
@@ -53,7 +54,8 @@ class DirectReference:
         while position is not None:
             step = self._judge_at(prompt_ids, position, expected, found, label)
             if step.outcome == "different" or verdict.near_ties == MAX_NEAR_TIES:
-                return replace(step, outcome="different", near_ties=verdict.near_ties)
+                fault = name_divergence(expected, found, position)
+                return replace(step, outcome="different", near_ties=verdict.near_ties, fault=fault)
             first = step if verdict.outcome == "same" else verdict
             verdict = replace(first, near_ties=verdict.near_ties + 1)
             kept = found[: position + 1]
@@ -93,4 +95,5 @@ def judge_against_orchestrator(plain_ids: Sequence[int], speculative_ids: Sequen
     position = find_divergence(plain_ids, speculative_ids)
     if position is None:
         return Judgement("same")
-    return judge_divergence(position, token_at(plain_ids, position), token_at(speculative_ids, position), None)
+    judgement = judge_divergence(position, token_at(plain_ids, position), token_at(speculative_ids, position), None)
+    return replace(judgement, fault=name_divergence(plain_ids, speculative_ids, position))

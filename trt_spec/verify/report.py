@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_spec.errors import VerifyFailed
 from trt_spec.util.files import write_text_atomic
 from trt_spec.verify.acceptance import Acceptance
 from trt_spec.verify.judge import Judgement, RunVerdict
+from trt_spec.verify.lossless.faults import WORDS
+from trt_spec.verify.lossless.probes import Probes
 from trt_spec.verify.measure import ModelAlone, Side
+from trt_spec.verify.results import Distribution, MachineLoad, MetricsDelta, Ratio
+from trt_spec.verify.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 DIRECT_REFERENCE = "target engine called directly"
 ORCHESTRATOR_REFERENCE = "orchestrator without drafts"
-
-_VERIFICATION_WRONG = (
-    "Without drafts the orchestrator agrees with the reference, so look at how drafts are verified; the report lists "
-    "every prompt."
-)
-_PROMPT_IDS_DIFFER = (
-    "Without drafts the orchestrator differs from the engine too, so it probably feeds other prompt ids: check that "
-    "the tokenizer folder is the deployed target's own."
-)
 
 
 @dataclass(frozen=True)
@@ -65,6 +59,7 @@ class Conditions:
     max_tokens: int
     num_draft_tokens: int | None
     near_tie_gap: float
+    gpus: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,23 +83,12 @@ class Report:
     draft_alone: ModelAlone | None
     prompts: tuple[PromptReport, ...]
     conditions: Conditions
-
-
-def check_report(report: Report) -> None:
-    """Raises VerifyFailed when the output differs from the target's or nothing was ever drafted."""
-    verdict = report.verdict
-    if verdict.verdict == "different":
-        first = next(prompt for prompt in report.prompts if prompt.judgement.outcome == "different")
-        raise VerifyFailed(
-            f"With speculation {verdict.different} of {len(report.prompts)} prompts differ from the reference "
-            f"({report.reference}); the first is {first.id!r}: {describe_judgement(first.judgement)}.",
-            remedy=_VERIFICATION_WRONG if first.plain_is_reference else _PROMPT_IDS_DIFFER,
-        )
-    if verdict.verdict == "never_drafted":
-        raise VerifyFailed(
-            f"Nothing was ever drafted in {len(report.prompts)} prompts: speculation is inactive.",
-            remedy="Check max_draft_len in the orchestrator's config.pbtxt and the draft model's log.",
-        )
+    speedup_interval: Ratio | None = None
+    speculative_time_to_first_token_s: Distribution | None = None
+    machine: MachineLoad | None = None
+    server_metrics: MetricsDelta | None = None
+    probes: Probes = field(default_factory=Probes)
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
 
 def describe_judgement(judgement: Judgement) -> str:
@@ -116,7 +100,8 @@ def describe_judgement(judgement: Judgement) -> str:
     )
     gap = "logit gap unknown" if judgement.gap is None else f"logit gap {judgement.gap:.2g}"
     word = "near-tie" if judgement.outcome == "near_tie" else "different"
-    return f"{word} at position {judgement.position}, expected {expected}, found {found}, {gap}"
+    fault = f": {WORDS[judgement.fault]}" if judgement.fault else ""
+    return f"{word} at position {judgement.position}, expected {expected}, found {found}, {gap}{fault}"
 
 
 def render_json(report: Report) -> str:
@@ -136,6 +121,7 @@ def render_markdown(report: Report) -> str:
     lines = [f"# Verification: {verdict_line(report)}", ""]
     lines += _markdown_table(("", *_SPEED_COLUMNS), _speed_rows(report))
     lines += ["", "## Acceptance", "", *_markdown_table(("figure", "value"), _acceptance_rows(report.acceptance))]
+    lines += ["", "## Probes", "", *_markdown_table(("probe", "found"), probe_rows(report.probes))]
     lines += ["", "## Prompts", "", *_markdown_table(_PROMPT_COLUMNS, _prompt_rows(report))]
     lines += ["", "## Conditions", "", *_markdown_table(("what", "value"), _condition_rows(report)), ""]
     return "\n".join(lines)
@@ -149,6 +135,7 @@ def print_report(report: Report, console: Console) -> None:
     for title, columns, rows in (
         ("speed", ("", *_SPEED_COLUMNS), _speed_rows(report)),
         ("acceptance", ("figure", "value"), _acceptance_rows(report.acceptance)),
+        ("probes", ("probe", "found"), probe_rows(report.probes)),
         ("prompts", _PROMPT_COLUMNS, _prompt_rows(report)),
     ):
         table = Table(title=title, title_justify="left")
@@ -210,6 +197,31 @@ def _acceptance_rows(acceptance: Acceptance) -> list[tuple[str, str]]:
         ("acceptance lengths (tokens: rounds)", histogram or "-"),
         ("rounds, drafted, accepted", f"{acceptance.rounds}, {acceptance.drafted}, {acceptance.accepted}"),
     ]
+
+
+def probe_rows(probes: Probes) -> list[tuple[str, str]]:
+    """What each probe found, in words; a row for each that was run."""
+    rows = []
+    if probes.draft_executions is not None:
+        rows.append(("requests that the draft model served", str(probes.draft_executions)))
+    for item in probes.sampled:
+        lowest = min(item.p_values)
+        verdict = WORDS[item.fault] if item.fault else "no difference"
+        rows.append(
+            (f"sampled answers of {item.prompt}", f"{verdict} ({item.samples} a side, smallest p {lowest:.2g})")
+        )
+    if probes.isolation:
+        leaks, count = len(probes.isolation.leaks), probes.isolation.requests
+        rows.append(("words of other requests", f"{leaks} in {count} answers, {probes.isolation.concurrency} at once"))
+    if probes.noise:
+        noise = probes.noise
+        counts = f"{noise.same} same, {noise.near_tie} near-tie, {noise.different} different"
+        rows.append(("the target alone against itself in a batch", counts))
+    if probes.fuzz:
+        fuzz = probes.fuzz
+        fate = f"the server did not survive {fuzz.fatal}" if fuzz.fatal else "the server lives"
+        rows.append(("odd prompts", f"{fuzz.answered} answered, {fuzz.refused} refused, {fate}"))
+    return rows
 
 
 def _prompt_rows(report: Report) -> list[tuple[str, ...]]:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.acceptance import measure_acceptance
-from trt_spec.verify.client import TritonClient, default_deadline_s
+from trt_spec.verify.bootstrap import bootstrap_ratio
+from trt_spec.verify.client import TritonClient
 from trt_spec.verify.conditions import read_cores, read_cpu, read_versions
 from trt_spec.verify.judge import NEAR_TIE_GAP, Judgement, judge_run, trim_at_end
+from trt_spec.verify.load.deadline import default_total_s
+from trt_spec.verify.lossless.probes import (
+    ProbeOptions,
+    Probes,
+    measure_noise,
+    probe_isolation,
+    probe_odd_prompts,
+    probe_sampling,
+)
+from trt_spec.verify.machine import describe_gpus, measure_machine, read_cpu_times
 from trt_spec.verify.measure import (
     ModelAlone,
     Pair,
@@ -31,8 +42,14 @@ from trt_spec.verify.report import (
     describe_judgement,
     write_report,
 )
+from trt_spec.verify.results import MetricsDelta, Ratio
+from trt_spec.verify.server_metrics import Scrape, scrape_metrics, subtract
+from trt_spec.verify.summary import distribute
+from trt_spec.verify.thresholds import Thresholds
 from trt_spec.verify.tokenizer import TargetTokenizer, load_tokenizer
 from trt_spec.verify.workload import Prompt, load_prompts
+from trt_spec.verify.workload.layouts import Turn
+from trt_spec.verify.workload.requests import render_prompt
 
 DEFAULT_MAX_TOKENS = 96
 _WARM_UP_TOKENS = 8
@@ -42,9 +59,13 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What to verify. ``models`` names target and draft in the report; None for a limit means its default."""
+    """What to verify. ``models`` names target and draft in the report; None for a limit means its default.
+
+    ``deadline_s`` infinite waits for every answer as long as it takes.
+    """
 
     url: str
+    metrics_url: str | None = None
     prompts_path: Path | None = None
     max_tokens: int = DEFAULT_MAX_TOKENS
     num_draft_tokens: int | None = None
@@ -55,6 +76,8 @@ class VerifyOptions:
     measure_draft_alone: bool = False
     models: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    probes: ProbeOptions = field(default_factory=ProbeOptions)
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
 
 @dataclass(frozen=True)
@@ -63,6 +86,7 @@ class _Result:
     pair: Pair
     judgement: Judgement
     plain_is_reference: bool
+    expected: tuple[int, ...] = ()
 
 
 def run_verify(options: VerifyOptions, progress: Progress = lambda _: None) -> Report:
@@ -73,7 +97,7 @@ def run_verify(options: VerifyOptions, progress: Progress = lambda _: None) -> R
     """
     prompts = load_prompts(options.prompts_path)
     tokenizer = load_tokenizer(options.tokenizer_folder) if options.tokenizer_folder else None
-    deadline_s = options.deadline_s or default_deadline_s(options.max_tokens)
+    deadline_s = options.deadline_s or default_total_s(options.max_tokens)
     with TritonClient(options.url, deadline_s=deadline_s) as client:
         run = _Run(options, client, tokenizer, progress)
         report = run.verify(prompts)
@@ -94,6 +118,8 @@ class _Run:
         self.tokenizer = tokenizer
         self.progress = progress
         self.num_draft_tokens = options.num_draft_tokens
+        self.cpu_before = read_cpu_times()
+        self.metrics = MetricsDelta()
         self.reference = None
         if tokenizer:
             self.reference = DirectReference(client, tokenizer.end_ids, options.max_tokens, options.near_tie_gap)
@@ -104,33 +130,75 @@ class _Run:
             self.num_draft_tokens = self.client.interface(UNARY_MODEL).int_parameter("max_draft_len")
         self.progress(f"connected to {server} on {self.client.url}; warming up")
         self._warm_up(prompts[0])
+        self.cpu_before = read_cpu_times()
+        metrics_before = self._scrape()
+        executions_before = self.client.count_executions(DRAFT_MODEL)
         results = []
         for index, prompt in enumerate(prompts):
             results.append(self._run_prompt(prompt, plain_first=index % 2 == 0))
             self.progress(f"{index + 1}/{len(prompts)} {_describe(results[-1])}")
-        return self._report(results, server, self._measure_draft(prompts))
+        executions = _rise(executions_before, self.client.count_executions(DRAFT_MODEL))
+        self.metrics = subtract(metrics_before, self._scrape())
+        draft_alone = self._measure_draft(prompts)
+        return self._report(results, server, draft_alone, self._probe(prompts, results, executions))
+
+    def _scrape(self) -> Scrape:
+        url = self.options.metrics_url
+        return scrape_metrics(url) if url else Scrape({}, {}, missing="no address of metrics is known")
 
     def _render(self, text: str) -> str:
         return self.tokenizer.render_prompt(text) if self.tokenizer else text
 
     def _ids(self, prompt: Prompt) -> tuple[int, ...]:
         assert self.tokenizer is not None
-        return self.tokenizer.encode(self._render(prompt.text))
+        return self.tokenizer.encode(render_prompt(prompt, self.tokenizer))
+
+    def _probe(self, prompts: tuple[Prompt, ...], results: list[_Result], executions: int | None) -> Probes:
+        """What the answers alone do not show. The odd prompts come last: the server may not survive them."""
+        options, length = self.options.probes, self.num_draft_tokens
+        end_ids = self.reference.end_ids if self.reference else ()
+        sampled = isolation = noise = fuzz = None
+        if options.samples:
+            self.progress(f"comparing {options.samples} sampled answers a side of {options.sampled_prompts} prompts")
+            rows = [
+                (prompt.id, render_prompt(prompt, self.tokenizer), self._ids(prompt) if self.tokenizer else None)
+                for prompt in prompts
+            ]
+            sampled = probe_sampling(self.client, rows, length, end_ids, options)
+        if options.canaries:
+            self.progress(f"{options.canaries} requests at once, each with a word of its own")
+            isolation = probe_isolation(self.client, self._render, length, options)
+        if options.noise_prompts and self.reference:
+            self.progress("the target's answers again, in one batch")
+            answers = [(item.prompt.id, self._ids(item.prompt), item.expected) for item in results]
+            noise = measure_noise(self.reference, answers, options)
+        if options.fuzz:
+            self.progress("odd prompts")
+            fuzz = probe_odd_prompts(self.client, length)
+        return Probes(sampled or (), isolation, noise, fuzz, executions if self._draft_model_drafts() else None)
+
+    def _draft_model_drafts(self) -> bool:
+        """Whether every draft comes from the draft model: n-gram drafts need none."""
+        return self.client.interface(UNARY_MODEL).parameters.get("draft_source", "model") == "model"
 
     def _warm_up(self, prompt: Prompt) -> None:
         """Not counted. Goes leg by leg, so that an error names the first model that does not work by itself."""
         if self.tokenizer:
+            self.progress("the target alone, the draft alone, then both together")
             for model in (TARGET_MODEL, DRAFT_MODEL):
                 self.client.generate_from_ids(
                     model, self._ids(prompt), _WARM_UP_TOKENS, self.tokenizer.end_ids, label="the warm-up"
                 )
-        self._measure(prompt, _WARM_UP_TOKENS, plain_first=True, label="the warm-up")
+        pair = self._measure(prompt, _WARM_UP_TOKENS, plain_first=True, label="the warm-up")
+        if self.options.deadline_s is None:
+            needed_s = default_total_s(self.options.max_tokens, pair.plain.tokens_per_s)
+            self.client.deadline_s = max(self.client.deadline_s, needed_s)
 
     def _measure(self, prompt: Prompt, max_tokens: int, *, plain_first: bool, label: str) -> Pair:
         return measure_pair(
             self.client,
             prompt.text,
-            self._render,
+            lambda text: render_prompt(_with_text(prompt, text), self.tokenizer),
             max_tokens=max_tokens,
             num_draft_tokens=self.num_draft_tokens,
             plain_first=plain_first,
@@ -149,7 +217,7 @@ class _Run:
         pair = self._measure(prompt, self.options.max_tokens, plain_first=plain_first, label=label)
         judgement = self.reference.judge(ids, expected, pair.speculative.generation.output_ids, label)
         plain_ids = trim_at_end(pair.plain.generation.output_ids, self.reference.end_ids)
-        return _Result(prompt, pair, judgement, plain_is_reference=plain_ids == expected)
+        return _Result(prompt, pair, judgement, plain_ids == expected, expected)
 
     def _measure_draft(self, prompts: tuple[Prompt, ...]) -> ModelAlone | None:
         if not self.options.measure_draft_alone or self.tokenizer is None:
@@ -158,7 +226,7 @@ class _Run:
         ids = [self._ids(prompt) for prompt in prompts]
         return measure_model_alone(self.client, DRAFT_MODEL, ids, self.options.max_tokens, self.tokenizer.end_ids)
 
-    def _report(self, results: list[_Result], server: str, draft_alone: ModelAlone | None) -> Report:
+    def _report(self, results: list[_Result], server: str, draft_alone: ModelAlone | None, probes: Probes) -> Report:
         rounds = [item for result in results for item in result.pair.speculative.generation.rounds]
         acceptance = measure_acceptance(rounds)
         plain = summarise_side([result.pair.plain for result in results])
@@ -178,6 +246,14 @@ class _Run:
             draft_alone=draft_alone,
             prompts=tuple(map(_report_prompt, results)),
             conditions=self._conditions(server),
+            speedup_interval=_interval([result.pair for result in results]),
+            speculative_time_to_first_token_s=distribute(
+                first for item in results if (first := item.pair.speculative.time_to_first_token_s) is not None
+            ),
+            machine=measure_machine(self.cpu_before),
+            server_metrics=self.metrics,
+            probes=probes,
+            thresholds=self.options.thresholds,
         )
 
     def _conditions(self, server: str) -> Conditions:
@@ -196,7 +272,23 @@ class _Run:
             max_tokens=self.options.max_tokens,
             num_draft_tokens=self.num_draft_tokens,
             near_tie_gap=self.options.near_tie_gap,
+            gpus=describe_gpus(),
         )
+
+
+def _with_text(prompt: Prompt, text: str) -> Prompt:
+    """The prompt with another last message."""
+    return replace(prompt, text=text, turns=(*prompt.turns[:-1], Turn("user", text)) if prompt.turns else ())
+
+
+def _rise(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _interval(pairs: list[Pair]) -> Ratio | None:
+    """The ratio of mean tokens/s over the prompts, with its confidence interval."""
+    known = [(p, s) for pair in pairs if (p := pair.plain.tokens_per_s) and (s := pair.speculative.tokens_per_s)]
+    return bootstrap_ratio([plain for plain, _ in known], [fast for _, fast in known], seed=0)
 
 
 def _report_prompt(result: _Result) -> PromptReport:

@@ -38,6 +38,7 @@ class ModelInterface:
     inputs: Mapping[str, str]
     outputs: frozenset[str]
     parameters: Mapping[str, str]
+    decoupled: bool = False
 
     @property
     def seed_name(self) -> str | None:
@@ -60,6 +61,7 @@ def read_interface(config: Any) -> ModelInterface:
         inputs={tensor.name: _triton_dtype(type_names, tensor.data_type) for tensor in config.input},
         outputs=frozenset(tensor.name for tensor in config.output),
         parameters={key: value.string_value for key, value in config.parameters.items()},
+        decoupled=config.model_transaction_policy.decoupled,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,15 @@ from trt_spec.errors import EnvironmentMissing, SpecError
 if TYPE_CHECKING:
     from trt_spec.serve.tokens import TextTokenizer
 
+ChatTemplate = Callable[[Sequence[tuple[str, str]]], str]
+
 
 @dataclass(frozen=True)
 class TargetTokenizer:
     """Token ids as the orchestrator makes them (``text`` is its own tokenizer), and the model's chat template."""
 
     text: TextTokenizer
-    chat_template: Callable[[str], str] | None
+    chat_template: ChatTemplate | None
 
     @property
     def end_ids(self) -> tuple[int, ...]:
@@ -35,7 +37,11 @@ class TargetTokenizer:
 
     def render_prompt(self, text: str) -> str:
         """The text to send: the user's message in the model's chat template, or as it is for a base model."""
-        return self.chat_template(text) if self.chat_template else text
+        return self.render_turns([("user", text)])
+
+    def render_turns(self, turns: Sequence[tuple[str, str]]) -> str:
+        """A conversation of (role, content), the same way; of a base model's, the last message alone."""
+        return self.chat_template(turns) if self.chat_template else turns[-1][1]
 
 
 def load_tokenizer(folder: Path) -> TargetTokenizer:
@@ -81,7 +87,7 @@ def _token_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _load_chat_template(folder: Path, settings: dict[str, Any]) -> Callable[[str], str] | None:
+def _load_chat_template(folder: Path, settings: dict[str, Any]) -> ChatTemplate | None:
     template_file = folder / "chat_template.jinja"
     source = template_file.read_text(encoding="utf-8") if template_file.is_file() else settings.get("chat_template")
     if isinstance(source, list):
@@ -92,7 +98,7 @@ def _load_chat_template(folder: Path, settings: dict[str, Any]) -> Callable[[str
     return _compile_template(source, settings, str(folder))
 
 
-def _compile_template(source: str, settings: dict[str, Any], where: str) -> Callable[[str], str]:
+def _compile_template(source: str, settings: dict[str, Any], where: str) -> ChatTemplate:
     try:
         from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -114,8 +120,8 @@ def _compile_template(source: str, settings: dict[str, Any], where: str) -> Call
     environment.globals["strftime_now"] = now.strftime
     tokens = {name: _token_text(settings.get(name)) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
 
-    def render(text: str) -> str:
-        messages = [{"role": "user", "content": text}]
+    def render(turns: Sequence[tuple[str, str]]) -> str:
+        messages = [{"role": role, "content": content} for role, content in turns]
         try:
             return environment.from_string(source).render(messages=messages, add_generation_prompt=True, **tokens)
         except TemplateError as error:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from trt_spec.errors import SpecError
-from trt_spec.plan.manifest import EngineEntry, Manifest, load_manifest, render_manifest
+from trt_spec.plan.manifest import EngineEntry, Manifest, load_manifest, render_manifest, resolve_deployment_id
 from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.model import Verify
 
 ENTRY = EngineEntry(fingerprint="f", source="s", vocab_size=10, max_seq_len=20, max_draft_len=4, kv_cache_tokens=64)
 
@@ -26,6 +27,17 @@ def place(tmp_path: Path, make_spec: Any) -> Workspace:
 
 def test_it_reloads(place: Workspace) -> None:
     assert render_manifest(load_manifest(place)) == place.manifest.read_text(encoding="utf-8")
+
+
+def test_thresholds_do_not_make_another_deployment(place: Workspace) -> None:
+    manifest = load_manifest(place)
+    stricter = manifest.spec.model_copy(update={"verify": Verify(min_speedup=2.0)})
+    shorter = manifest.spec.model_copy(update={"speculation": manifest.spec.speculation.model_copy(
+        update={"max_draft_len": 3})})  # fmt: skip
+    ids = [
+        resolve_deployment_id(manifest.model_copy(update={"spec": spec})) for spec in (manifest.spec, stricter, shorter)
+    ]
+    assert ids[0] == ids[1] != ids[2]
 
 
 @pytest.mark.parametrize(

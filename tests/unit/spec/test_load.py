@@ -116,7 +116,7 @@ def test_a_typing_error_brings_no_follow_up_faults(lines_of):
     assert lines_of(SOUND.replace("draft:", "darft:")) == ['s.yaml:8: darft: unknown key, did you mean "draft"?']
     assert lines_of(SOUND.replace("draft:\n  model: owner/small\n", "mode: none\n")) == [
         "s.yaml:8: mode: unknown key here, it belongs under speculation; expected one of name, backend, tensorrt_llm, "
-        "hardware, target, draft, speculation, limits, build_flags, serve."
+        "hardware, target, draft, speculation, limits, build_flags, serve, verify."
     ]
 
 

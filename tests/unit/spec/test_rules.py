@@ -41,6 +41,13 @@ BROKEN = [
     ("onnx", {"build_flags.target": {"gemm_plugin": "fp8"}}, "build_flags", "does not run it"),
     ("onnx", {"tensorrt_llm": "1.3.0"}, "tensorrt_llm", "removed in 1.3.0rc21"),
     ("onnx", {"target.revision": "main"}, "target.revision", "only Hugging Face ids"),
+    ("onnx", {"verify.min_speedup": 6}, "verify.min_speedup", "found 6, expected at most 5"),
+    (
+        "onnx",
+        {"verify.min_speedup": 1.5, "speculation.mode": "none", "draft": ...},
+        "verify.min_speedup",
+        "mode none has no speculation",
+    ),
     ("onnx", {"serve.host": "::1"}, "serve.host", "IPv6 is not supported"),
     ("onnx", {"serve.host": "::"}, "serve.host", "IPv6 is not supported"),
     ("onnx", {"serve.host": "1.2.3.4:80"}, "serve.host", "a name without a port"),

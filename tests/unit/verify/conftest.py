@@ -6,6 +6,7 @@ It is a fake, not Triton: it speaks the protocol and the tensors of a trtspec de
 from __future__ import annotations
 
 import json
+import random
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ _ENGINE_INPUTS = {
     "end_id": "INT32",
     "stop_words_list": "INT32",
     "runtime_top_k": "INT32",
+    "temperature": "FP32",
     "seed": "UINT64",
     "exclude_input_in_output": "BOOL",
     "streaming": "BOOL",
@@ -41,6 +43,7 @@ _TEXT_INPUTS = {
     "num_draft_tokens": "INT32",
     "stream": "BOOL",
     "top_k": "INT32",
+    "temperature": "FP32",
     "seed": "UINT64",
     "random_seed": "UINT64",
     "exclude_input_in_output": "BOOL",
@@ -55,7 +58,14 @@ _TEXT_OUTPUTS = {
     "round_draft_tokens": "INT32",
     "round_accepted_draft_tokens": "INT32",
 }
-_NUMPY = {"INT32": np.int32, "UINT32": np.uint32, "INT64": np.int64, "UINT64": np.uint64, "BOOL": np.bool_}
+_NUMPY = {
+    "INT32": np.int32,
+    "UINT32": np.uint32,
+    "INT64": np.int64,
+    "UINT64": np.uint64,
+    "BOOL": np.bool_,
+    "FP32": np.float32,
+}
 
 
 @dataclass
@@ -66,6 +76,15 @@ class Behaviour:
     second_best_at: tuple[int, ...] = ()  # speculation takes the target's second choice there, then goes on from it
     corrupt_from: int | None = None  # speculation returns nonsense from this position on
     drop_last_token: bool = False
+    drop_token_at: int | None = None  # speculation loses the token of this position
+    wrong_probability: float = 0.0  # speculation accepts a wrong token with this probability and goes on from it
+    reuse_seed: bool = False  # every draw of an answer with speculation uses the same random number
+    ignore_seed: bool = False  # every answer with speculation uses the same seed
+    biased: bool = False  # speculation takes the best token too often
+    leak: bool = False  # answers with speculation end in the prompt of the request before
+    claims_drafts: bool = False  # counts drafts and calls no draft model
+    draft_source: str = "model"
+    unsteady_batch: bool = False  # the target engine answers otherwise while others are answered
     never_draft: bool = False
     not_ready: tuple[str, ...] = ()
     hang_on: str | None = None  # a model that never answers
@@ -97,6 +116,26 @@ def continue_greedily(context: Sequence[int], max_tokens: int, second_best_at: S
     return output
 
 
+def draw_tokens(context: Sequence[int], max_tokens: int, numbers: Iterator[float], best: float = 0.6) -> list[int]:
+    """A sampled answer of the toy target: its best token with probability ``best``, its second one otherwise."""
+    output: list[int] = []
+    for _ in range(max_tokens):
+        choice = rate([*context, *output])[next(numbers) >= best]
+        output.append(choice)
+        if choice == END_ID:
+            break
+    return output
+
+
+def random_numbers(seed: int, reused: bool = False) -> Iterator[float]:
+    draw = random.Random(seed)
+    number = draw.random()
+    while True:
+        yield number
+        if not reused:
+            number = draw.random()
+
+
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     """Servicer and server in one; ``requests`` keeps what came in, by model."""
 
@@ -105,6 +144,10 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self._encode = encode
         self._released = threading.Event()
+        self._draft_executions = 0
+        self._last_text = ""
+        self._engine_calls = 0
+        self._wrong = random.Random(7)
         self._server = grpc.server(ThreadPoolExecutor(8))
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         self.url = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -125,6 +168,12 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     def ModelReady(self, request, context):  # noqa: N802
         return service_pb2.ModelReadyResponse(ready=request.name not in self.behaviour.not_ready)
 
+    def ModelStatistics(self, request, context):  # noqa: N802
+        response = service_pb2.ModelStatisticsResponse()
+        row = response.model_stats.add(name=request.name)
+        row.inference_stats.success.count = self._draft_executions
+        return response
+
     def ModelConfig(self, request, context):  # noqa: N802
         config = model_config_pb2.ModelConfig(name=request.name)
         engine = request.name.startswith("tensorrt_llm") and not request.name.endswith("bls")
@@ -136,15 +185,17 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             for name, dtype in declared.items():
                 tensors.add(name=name, data_type=model_config_pb2.DataType.Value(f"TYPE_{dtype}"), dims=[-1])
         config.parameters["max_draft_len"].string_value = self.behaviour.max_draft_len
+        config.parameters["draft_source"].string_value = self.behaviour.draft_source
         return service_pb2.ModelConfigResponse(config=config)
 
     def ModelInfer(self, request, context):  # noqa: N802
         inputs = self._receive(request)
         if request.model_name.endswith("bls"):
-            text = inputs["text_input"][0].decode()
+            text = inputs["text_input"][0].decode(errors="replace")
             if self.behaviour.refuse and self.behaviour.refuse in text:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, "this prompt is refused")
             return _respond(request.model_name, self._answer(text, inputs))
+        self._draft_executions += request.model_name == "tensorrt_llm_draft"
         return _respond(request.model_name, self._call_engine(inputs))
 
     def ModelStreamInfer(self, request_iterator, context):  # noqa: N802
@@ -170,7 +221,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         )
         if request.model_name == self.behaviour.hang_on:
             self._released.wait()
-        text = inputs["text_input"][0].decode() if "text_input" in inputs else ""
+        text = inputs["text_input"][0].decode(errors="replace") if "text_input" in inputs else ""
         if self.behaviour.die_on and self.behaviour.die_on in text:
             self._server.stop(None)
             self._released.wait()
@@ -183,19 +234,36 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         if behaviour.prefix_id is not None:
             prompt = [behaviour.prefix_id, *prompt]
         drafted: list[int] = []
-        if length == 0:
+        sampled = int(inputs["top_k"][0]) > 1
+        seed = int(inputs["seed"][0])
+        if sampled and length == 0:
+            output = draw_tokens(prompt, max_tokens, random_numbers(seed))
+        elif sampled:
+            numbers = random_numbers(1 if behaviour.ignore_seed else seed, behaviour.reuse_seed)
+            output = draw_tokens(prompt, max_tokens, numbers, 0.9 if behaviour.biased else 0.6)
+            drafted = [length] * max(1, len(output) // 3)
+            self._draft_executions += 1
+        elif length == 0:
             output = continue_greedily(prompt, max_tokens)
         else:
-            output = continue_greedily(prompt, max_tokens, behaviour.second_best_at)
+            slips = [n for n in range(max_tokens) if self._wrong.random() < behaviour.wrong_probability]
+            output = continue_greedily(prompt, max_tokens, (*behaviour.second_best_at, *slips))
+            if behaviour.drop_token_at is not None:
+                del output[behaviour.drop_token_at : behaviour.drop_token_at + 1]
             if behaviour.corrupt_from is not None:
                 output[behaviour.corrupt_from :] = [299] * len(output[behaviour.corrupt_from :])
             if behaviour.drop_last_token:
                 output = output[:-1]
             if not behaviour.never_draft:
                 drafted = [length] * max(1, len(output) // 3)
+                self._draft_executions += not behaviour.claims_drafts
         accepted = [2 if index % 2 else count for index, count in enumerate(drafted)]
+        said = " ".join(map(str, output))
+        if behaviour.leak and length:
+            said += self._last_text
+        self._last_text = text
         return {
-            "text_output": np.asarray([" ".join(map(str, output)).encode()], dtype=object),
+            "text_output": np.asarray([said.encode()], dtype=object),
             "output_ids": np.asarray(output, dtype=np.int32),
             "round_draft_tokens": np.asarray(drafted, dtype=np.int32),
             "round_accepted_draft_tokens": np.asarray(accepted, dtype=np.int32),
@@ -207,7 +275,13 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     def _call_engine(self, inputs: dict[str, Any]) -> dict[str, Any]:
         ids = [int(token) for token in inputs["input_ids"]]
         assert int(inputs["input_lengths"][0]) == len(ids)
-        output = continue_greedily(ids, int(inputs["request_output_len"][0]))
+        tokens = int(inputs["request_output_len"][0])
+        output = continue_greedily(ids, tokens)
+        if int(inputs["runtime_top_k"][0]) > 1:
+            output = draw_tokens(ids, tokens, random_numbers(int(inputs["seed"][0])))
+        self._engine_calls += 1
+        if self.behaviour.unsteady_batch and self._engine_calls > 6 and tokens > 1:
+            output = [299, *output[1:]]
         length = len(output) + (len(ids) if self.behaviour.include_prompt else 0)
         returned = [*(ids if self.behaviour.include_prompt else ()), *output, 0, 0]
         answer = {

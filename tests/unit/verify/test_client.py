@@ -10,7 +10,7 @@ import pytest
 
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, VerifyFailed
 from trt_spec.verify.acceptance import Round
-from trt_spec.verify.client import TritonClient, default_deadline_s, parse_url
+from trt_spec.verify.client import TritonClient, parse_url
 from trt_spec.verify.measure import measure_model_alone
 
 DEADLINE_S = 20.0
@@ -162,10 +162,6 @@ def test_bad_url(url: str) -> None:
 def test_good_urls() -> None:
     assert parse_url("grpc://gpu-host:8001/") == "gpu-host:8001"
     assert parse_url("[::1]:8001") == "[::1]:8001"
-
-
-def test_deadline_grows_with_the_answer() -> None:
-    assert default_deadline_s(1) < default_deadline_s(1000)
 
 
 def test_model_alone_counts_every_prompt_but_not_the_warm_up(fake_triton, client) -> None:

@@ -12,6 +12,7 @@ from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
 from trt_spec.verify.deployment import resolve_options
 from trt_spec.verify.judge import near_tie_gap
+from trt_spec.verify.thresholds import Thresholds
 
 
 def make_spec(backend: str = "onnx", dtype: str = "auto") -> Spec:
@@ -35,9 +36,17 @@ def workspace(tmp_path: Path) -> Workspace:
     return workspace
 
 
+def test_thresholds_of_the_spec(workspace: Workspace) -> None:
+    wanted = {"min_speedup": 1.2, "max_p99_ttft_ms": 500, "lossless": "strict"}
+    spec = Spec.model_validate(make_spec().model_dump() | {"verify": wanted})
+    assert resolve_options(spec, workspace).thresholds == Thresholds(1.2, 500.0, "strict")
+    assert resolve_options(make_spec(), workspace).thresholds == Thresholds(None, None, "near_tie")
+
+
 def test_spec_alone(workspace: Workspace) -> None:
     options = resolve_options(make_spec(), workspace)
     assert options.url == "127.0.0.1:9001" and options.num_draft_tokens == 6
+    assert options.metrics_url == "http://127.0.0.1:8002/metrics"
     assert options.tokenizer_folder is None
     assert options.report_folder == workspace.reports
     assert options.models["target"].startswith("/models/big") and options.models["draft"].startswith("/models/small")

@@ -12,10 +12,14 @@ from click.testing import CliRunner
 
 from trt_spec.cli.main import main
 from trt_spec.errors import StepFailed, VerifyFailed
-from trt_spec.verify.report import DIRECT_REFERENCE, ORCHESTRATOR_REFERENCE, check_report, render_json
+from trt_spec.verify.lossless.probes import ProbeOptions
+from trt_spec.verify.report import DIRECT_REFERENCE, ORCHESTRATOR_REFERENCE, render_json
 from trt_spec.verify.run import VerifyOptions, run_verify
+from trt_spec.verify.server_metrics import Scrape
+from trt_spec.verify.verdict import check_report
 
 MAX_TOKENS = 12
+NO_PROBES = ProbeOptions(samples=0, canaries=0, noise_prompts=0, fuzz=False)  # they have tests of their own
 
 
 @pytest.fixture
@@ -26,6 +30,7 @@ def options(fake_triton, tokenizer_folder: Path, prompts_file: Path) -> VerifyOp
         max_tokens=MAX_TOKENS,
         tokenizer_folder=tokenizer_folder,
         deadline_s=20,
+        probes=NO_PROBES,
     )
 
 
@@ -66,6 +71,15 @@ def test_sides_run_in_alternating_order_after_the_reference(options: VerifyOptio
     assert sides == [0, 4, 4, 0, 0, 4]
     streamed = [inputs["text_input"][0] for name, inputs in fake_triton.requests if name == "ensemble"]
     assert len(set(streamed)) == len(streamed)  # every first token is a cold one
+
+
+def test_the_servers_metrics_are_read_before_and_after(options: VerifyOptions, monkeypatch) -> None:
+    pages = iter([Scrape({"a_total": 3.0}, {"a_total": "counter"}), Scrape({"a_total": 8.0}, {"a_total": "counter"})])
+    monkeypatch.setattr("trt_spec.verify.run.scrape_metrics", lambda _: next(pages))
+    report = run_verify(replace(options, metrics_url="http://127.0.0.1:1/metrics"))
+    assert report.server_metrics.counters == {"a_total": 5.0}
+    assert run_verify(options).server_metrics.missing == "no address of metrics is known"
+    assert report.machine.memory_total_bytes > 0
 
 
 def test_prompt_goes_through_the_chat_template(options: VerifyOptions, fake_triton) -> None:
@@ -139,7 +153,7 @@ def test_other_prompt_ids_are_recognised(options: VerifyOptions, fake_triton, tm
 def test_model_that_never_answers_is_given_up(options: VerifyOptions, fake_triton) -> None:
     fake_triton.behaviour.hang_on = "tensorrt_llm_draft"
     with pytest.raises(
-        StepFailed, match=r"tensorrt_llm_draft \(draft model\): no response after 0.5 s for the warm-up"
+        StepFailed, match=r"tensorrt_llm_draft \(draft model\): total timeout 0.5 s: no response after 0.5 s for"
     ):
         run_verify(replace(options, deadline_s=0.5))
 
@@ -233,6 +247,9 @@ def test_malformed_prompts_exit_2(fake_triton, tmp_path: Path) -> None:
     assert fake_triton.requests == []
 
 
-@pytest.mark.parametrize("arguments", [[], ["spec.yaml", "--url", "127.0.0.1:1"], ["--url", "http://h:1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["spec.yaml", "--url", "127.0.0.1:1"], ["--url", "h:1/nonsense"], ["--url", "127.0.0.1:1", "--timeout", "0"]],
+)
 def test_usage_exits_2(arguments: list[str]) -> None:
     assert invoke(*arguments).exit_code == 2

@@ -1,4 +1,4 @@
-"""The prompts that verify sends: ours by default, or the user's JSON Lines file."""
+"""The prompts that verify sends: ours by default, or the user's JSON Lines file in any layout of ``layouts``."""
 
 from __future__ import annotations
 
@@ -8,25 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from trt_spec.errors import SpecError
+from trt_spec.verify.workload.layouts import Turn, read_row, refuse_half_characters
 
 DEFAULT_PROMPTS = Path(__file__).with_name("prompts.jsonl")
 
-_REMEDY = 'Write one JSON object a line: {"text": "..."} (or "prompt"), optionally with "id" and "kind".'
+_REMEDY = (
+    'Write one JSON object a line: {"text": "..."} (or "prompt"), optionally with "id" and "kind"; layouts of OpenAI '
+    '("messages"), ShareGPT ("conversations") and AIPerf ("text", "turns", "text_input", "input_length") work too.'
+)
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One request of the workload: ``text`` is the user's message, before any chat template."""
+    """One request of the workload: ``text`` is the user's last message, before any chat template.
+
+    ``turns`` is the conversation up to it, empty for a lone message. ``output_tokens``, ``timestamp_s`` and, for a
+    trace without texts, ``input_tokens`` are what the file says of this request. ``core`` marks the few of ours that
+    stand for all where time is short.
+    """
 
     id: str
     kind: str
     text: str
+    turns: tuple[Turn, ...] = ()
+    output_tokens: int | None = None
+    input_tokens: int | None = None
+    timestamp_s: float | None = None
+    core: bool = False
 
 
-def load_prompts(path: Path | None = None) -> tuple[Prompt, ...]:
-    """Prompts of a JSON Lines file, or those that ship with trtspec. Blank lines are skipped.
+def load_prompts(path: Path | None = None, *, whole: bool = False) -> tuple[Prompt, ...]:
+    """Prompts of a JSON Lines file, or ours: the core of them, or the ``whole`` set. Blank lines are skipped.
 
-    Raises SpecError with the line number for anything that is not an object with one non-empty text.
+    Raises SpecError with the line number for anything that is in none of the layouts.
     """
     source = path or DEFAULT_PROMPTS
     prompts: list[Prompt] = []
@@ -41,7 +55,8 @@ def load_prompts(path: Path | None = None) -> tuple[Prompt, ...]:
                 remedy="Give every prompt its own id, or leave ids out.",
             )
         line_of_id[prompt.id] = number
-        prompts.append(prompt)
+        if path or whole or prompt.core:
+            prompts.append(prompt)
     if not prompts:
         raise SpecError(f"{source} holds no prompt, at least one was expected.", remedy=_REMEDY)
     return tuple(prompts)
@@ -73,10 +88,21 @@ def _parse_line(line: str, where: str, default_id: str) -> Prompt:
         raise SpecError(f"{where}: not valid JSON ({error}).", remedy=_REMEDY) from error
     if not isinstance(row, dict):
         raise SpecError(f"{where}: a JSON object was expected, found {type(row).__name__}.", remedy=_REMEDY)
+    try:
+        content = read_row(row)
+        refuse_half_characters(content.text, content.turns)
+    except ValueError as error:
+        raise SpecError(f"{where}: {error}", remedy=_REMEDY) from error
+    default_id = str(row.get("custom_id") or default_id)
     return Prompt(
         id=_parse_label(row, "id", default_id, where),
         kind=_parse_label(row, "kind", "user", where),
-        text=_text(row, where),
+        text=content.text,
+        turns=content.turns,
+        output_tokens=content.output_tokens,
+        input_tokens=content.input_tokens,
+        timestamp_s=content.timestamp_s,
+        core=row.get("core") is True,
     )
 
 
@@ -85,26 +111,3 @@ def _parse_label(row: dict[str, Any], key: str, default: str, where: str) -> str
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise SpecError(f"{where}: {key!r} must be a word or a whole number, found {value!r}.", remedy=_REMEDY)
     return str(value)
-
-
-def _text(row: dict[str, Any], where: str) -> str:
-    if "messages" in row:
-        raise SpecError(
-            f'{where}: "messages" (a whole conversation) is not supported, only single user texts are.',
-            remedy="Put the user's message under \"text\"; verify applies the model's chat template to it.",
-        )
-    keys = [key for key in ("text", "prompt") if key in row]
-    if len(keys) != 1:
-        found = "both" if keys else "neither (keys: " + (", ".join(map(repr, row)) or "none") + ")"
-        raise SpecError(f'{where}: one of "text" and "prompt" was expected, found {found}.', remedy=_REMEDY)
-    text = row[keys[0]]
-    if not isinstance(text, str) or not text:
-        raise SpecError(f"{where}: {keys[0]!r} must be a non-empty string, found {text!r}.", remedy=_REMEDY)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise SpecError(
-            f"{where}: the text holds a lone surrogate (half a character) at position {error.start + 1}.",
-            remedy="Write characters beyond U+FFFF as themselves or as both halves of the escape.",
-        ) from error
-    return text

@@ -1,0 +1,1 @@
+"""The load client: many streamed requests to one endpoint, timed message by message."""
