@@ -143,15 +143,16 @@ class Speculation(_Section):
 
     mode: Mode = Field(
         default="draft_target",
-        description="Who drafts. engine and onnx: draft_target, none; engine also: medusa (heads on the target); llmapi: draft_target, ngram, eagle3 (the draft "
-        "section names the EAGLE-3 checkpoint), mtp (the target's own next-token layers, as DeepSeek has them), none.",
+        description="Who drafts. engine and onnx: draft_target, none; engine also: medusa (heads on the target); "
+        "llmapi: draft_target, ngram, eagle3 (the draft section names the EAGLE-3 checkpoint), mtp (the target's own "
+        "next-token layers, as DeepSeek has them), none.",
     )
     max_draft_len: int = Field(
         default=4,
         ge=1,
         le=64,
-        description="Most tokens drafted in one round; the deployed default for requests. With mode medusa the nodes of "
-        "the tree that a step verifies: as many as choices has if absent, 63 for the default tree.",
+        description="Most tokens drafted in one round; the deployed default for requests. With mode medusa the nodes "
+        "of the tree that a step verifies: as many as choices has if absent, 63 for the default tree.",
     )
     accept: Accept = Field(
         default="tokens",
