@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DIRECT_REFERENCE = "target engine called directly"
 ORCHESTRATOR_REFERENCE = "orchestrator without drafts"
+INSIDE = "which drafts with its own heads as well: compare with a deployment of speculation.mode none"
 
 _VERIFICATION_WRONG = (
     "Without drafts the orchestrator agrees with the reference, so look at how drafts are verified; the report lists "
