@@ -25,6 +25,7 @@ from trt_spec.util.safetensors_header import load_header
 GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoints"
 CASES = json.loads((GOLDEN / "cases_medusa.json").read_text())
 WORKSPACE = Workspace(Path("/w"))
+FOUR = {"gpu": "H200", "gpus": 4}
 
 
 def heads_files(facts, count=5, layers=1, dtype="F16", change=lambda tensors: None, **config):
@@ -192,6 +193,19 @@ def test_the_best_length_is_that_of_planning_each(plan_heads):
     for length in (1, row.best_draft_len - 1, row.best_draft_len, row.best_draft_len + 1, 63):
         gains[length] = plan_heads(speculation={"max_draft_len": length}).engine.medusa.batches[-1].speedup
     assert max(gains, key=gains.__getitem__) == row.best_draft_len
+
+
+def test_the_page_shows_what_is_planned(plan_heads):
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "medusa.md").read_text(encoding="utf-8")
+    plan = plan_heads(limits={"max_batch_size": 8, "max_input_len": 2048, "max_output_len": 512}, hardware=FOUR)
+    for row in plan.engine.medusa.batches:
+        assert f"| {row.batch} | {row.speedup:.2f}x | {row.best_draft_len} |" in page
+    assert f"yields {plan.engine.medusa.expected_tokens:.2f} tokens a step" in page
+    gib = [
+        plan_heads(f"meta-llama/Llama-3.1-{size}-Instruct").engine.medusa.head_bytes * 4 / 2**30
+        for size in ("70B", "405B")
+    ]
+    assert f"{gib[0]:.1f} / {gib[1]:.1f} GiB" in page
 
 
 def test_unused_positions_are_told(plan_heads, codes):
