@@ -11,6 +11,7 @@ from trt_spec.build.source.medusa_heads import HEADS_NAME
 from trt_spec.cli.main import main
 from trt_spec.deploy.check.options import CheckOptions
 from trt_spec.deploy.check.run import inspect_repository
+from trt_spec.deploy.pbtxt import parse_pbtxt
 from trt_spec.plan.facts import resolve_facts
 from trt_spec.plan.manifest import load_manifest
 from trt_spec.plan.medusa_heads import MedusaHeads, head_tensors
@@ -82,7 +83,10 @@ def test_from_spec_to_a_checked_repository(heads, version):
     engine = (repository / "tensorrt_llm" / "config.pbtxt").read_text()
     assert 'string_value: "{0}, {0, 0}, {1}, {0, 0, 0}, {2}"' in engine
     for name in ("ensemble", "tensorrt_llm_bls"):
-        assert ENGINE_DRAFTS in (repository / name / "config.pbtxt").read_text()
+        told = parse_pbtxt((repository / name / "config.pbtxt").read_text()).parameters
+        assert told[ENGINE_DRAFTS] == "true"
+        # 64 + 30 and the tree's 5; the 5 that the builder adds once more are no room for requests.
+        assert (told["max_seq_len"], told["max_draft_len"], told["log_probs"]) == ("99", "0", "none")
     report = inspect_repository(repository, CheckOptions())
     assert [finding for finding in report.findings if finding.severity != "note"] == []
     assert {output.state for output in list_outputs(heads.workspace, ())} >= {"unplanned"}
