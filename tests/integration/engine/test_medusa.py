@@ -2,38 +2,24 @@
 
 import json
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from trt_spec.build.inventory import list_outputs
-from trt_spec.build.source.medusa_heads import HEADS_NAME
 from trt_spec.cli.main import main
 from trt_spec.deploy.check.options import CheckOptions
 from trt_spec.deploy.check.run import inspect_repository
 from trt_spec.deploy.pbtxt import parse_pbtxt
-from trt_spec.plan.facts import resolve_facts
 from trt_spec.plan.manifest import load_manifest
-from trt_spec.plan.medusa_heads import MedusaHeads, head_tensors
 from trt_spec.serve.contract import ENGINE_DRAFTS
-from trt_spec.util.safetensors_header import render_header
 
 VERSIONS = ("0.17.0", "0.18.2", "1.2.1")
 CHOICES = [[0], [0, 0], [1], [0, 0, 0], [2]]
 
 
 @pytest.fixture
-def heads(machine):
-    """Three heads for the tiny target."""
-    config = json.loads((machine.models / "target" / "config.json").read_text())
-    facts = resolve_facts(config, source="tiny")
-    rows = [(name, "F16", shape) for name, shape, _ in head_tensors(MedusaHeads(3, 1), facts)]
-    folder = machine.folder / "heads"
-    folder.mkdir()
-    numbers = np.random.default_rng(5)
-    data = b"".join(numbers.normal(0, 0.1, shape).astype("<f2").tobytes() for _, _, shape in rows)
-    (folder / HEADS_NAME).write_bytes(render_header(rows) + data)
-    (folder / "config.json").write_text(json.dumps({"medusa_num_heads": 3, "medusa_num_layers": 1}))
+def heads(machine, write_heads):
+    write_heads(machine.folder / "heads", machine.models / "target")
     return machine
 
 
