@@ -275,6 +275,6 @@ def _note_large_budget(limits: EngineLimits) -> Iterator[Finding]:
             "limit-large-num-tokens",
             "note",
             f"{limits.role}: trtllm-build will warn that max_num_tokens {limits.max_num_tokens} is over "
-            f"{USUAL_MAX_NUM_TOKENS}; draft-target needs it, because resent prefixes count in full.",
+            f"{USUAL_MAX_NUM_TOKENS}; speculation needs it, because resent prefixes count in full.",
             role=limits.role,
         )
