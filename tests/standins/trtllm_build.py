@@ -124,6 +124,12 @@ def engine_config(
     for name in ("dry_run", "visualize_network"):
         build.pop(name, None)
     mode, draft = options["speculative_decoding_mode"], options["max_draft_len"]
+    if pretrained["architecture"] == "MedusaForCausalLM":
+        # Read in two trees: the older overwrites both in silence, the newer takes the length where none is given.
+        mode, draft = (
+            ("medusa", pretrained["max_draft_len"]) if is_old else (mode, draft or pretrained["max_draft_len"])
+        )
+        build["max_draft_len"] = draft
     build["speculative_decoding_mode"] = MODES[mode]
     build["kv_cache_type"] = options["kv_cache_type"].upper() if is_old else options["kv_cache_type"]
     if mode:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from trt_spec.build.store import MANIFEST_FILE, RESUME_SUFFIX
 from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.plan.steps import Step
-from trt_spec.plan.workspace import Workspace
+from trt_spec.plan.workspace import HEADS, Workspace
 from trt_spec.util.files import PARTIAL_SUFFIX, RETIRED_SUFFIX, exclusive, is_held
 
 Kind = Literal["source", "checkpoint", "engine", "leftover", "log"]
@@ -35,7 +35,7 @@ REMOVABLE: tuple[State, ...] = ("outdated", "unplanned", "left")
 LEFTOVER_SUFFIXES = (PARTIAL_SUFFIX, RETIRED_SUFFIX, RESUME_SUFFIX)
 LOG_AGE_DAYS = 30.0
 DAY_S = 86400.0
-ROLES = ("target", "draft")
+ROLES = ("target", "draft", HEADS)
 LOG_SUFFIXES = (".log", ".config.json")  # of a refused engine, its configuration lies beside the log
 
 

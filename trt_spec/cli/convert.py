@@ -13,6 +13,7 @@ from trt_spec.spec.model import Dtype, KvCacheDtype, Quantization
 if TYPE_CHECKING:
     from trt_spec.build.checkpoint.convert import Progress
 
+HEADS = click.Path(file_okay=False, path_type=Path)
 SIZE = click.IntRange(min=1)
 DTYPES = click.Choice(get_args(Dtype))
 QUANTIZATIONS = click.Choice(("auto", *get_args(Quantization)))
@@ -30,6 +31,8 @@ KV_CACHE_DTYPES = click.Choice(get_args(KvCacheDtype))
 @click.option("--kv-cache-dtype", type=KV_CACHE_DTYPES, default="auto", show_default=True, help="Of the KV cache.")
 @click.option("--meta-recipe", is_flag=True, help="fp8_rowwise without attention, first and last layer, as Meta's.")
 @click.option("--parallel-embedding", type=click.Choice(("0", "1")), help="Split the embedding by rows or columns.")
+@click.option("--medusa-heads", type=HEADS, help="Folder of Medusa heads to add; not if MODEL holds them.")
+@click.option("--medusa-draft-len", type=SIZE, help="Write a Medusa checkpoint for trees of so many nodes.")
 @click.option("--tensorrt-llm", metavar="V", help="Version to write for.  [default: that of new specs]")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one a line, the last one the result.")
 def command(model: str, output: Path, as_json: bool, **settings: Any) -> None:
@@ -38,11 +41,14 @@ def command(model: str, output: Path, as_json: bool, **settings: Any) -> None:
     Needs no GPU, torch or tensorrt_llm. Run again after an interruption, it goes on with the ranks that are missing.
     """
     from trt_spec.build.checkpoint.convert import run_convert
-    from trt_spec.build.checkpoint.options import ConvertOptions
+    from trt_spec.build.checkpoint.options import ConvertOptions, MedusaOptions
     from trt_spec.build.source.resolve import load_model_folder
     from trt_spec.cli.progress import StepProgress
     from trt_spec.util.cache import resolve_cache_dir
 
+    heads, draft_len = settings["medusa_heads"], settings["medusa_draft_len"]
+    if heads is not None and draft_len is None:
+        raise click.UsageError("--medusa-heads needs --medusa-draft-len, the nodes of the tree.")
     with StepProgress() as progress:
 
         def report(now: Progress) -> None:
@@ -58,6 +64,7 @@ def command(model: str, output: Path, as_json: bool, **settings: Any) -> None:
             output,
             tensor_parallel=settings["tp"],
             pipeline_parallel=settings["pp"],
+            medusa=None if draft_len is None else MedusaOptions(heads, draft_len),
             embedding_axis=EMBEDDING_AXES[settings["parallel_embedding"]],
             **{key: settings[key] for key in ("dtype", "quantization", "kv_cache_dtype", "meta_recipe")},
             **({"tensorrt_llm": settings["tensorrt_llm"]} if settings["tensorrt_llm"] else {}),

@@ -34,6 +34,7 @@ def command(
     Reads configuration files and tensor headers alone, needs no GPU and builds nothing. Exits with 2 when the plan
     cannot work.
     """
+    from trt_spec.build.source.medusa_heads import load_head_files
     from trt_spec.build.source.model_files import load_model_files
     from trt_spec.errors import SpecError
     from trt_spec.plan.explain import explain
@@ -56,9 +57,9 @@ def command(
         for source in dict.fromkeys((model.model, model.revision) for model in models.values())
     }
     files = {role: read[model.model, model.revision] for role, model in models.items()}
-    plan = make_plan(
-        loaded, files, PlanOptions(resolve_workspace(loaded.name, workspace), _read_alpha(report), accept_derived)
-    )
+    heads = load_head_files(loaded.speculation.heads, cache_dir=resolve_cache_dir())
+    place = resolve_workspace(loaded.name, workspace)
+    plan = make_plan(loaded, files, PlanOptions(place, _read_alpha(report), accept_derived, heads))
     if field is not None:
         told = explain(plan, field)
         click.echo(f"{told.field} = {told.value}\n  {told.formula}\n  {told.source}")

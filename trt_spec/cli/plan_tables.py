@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trt_spec.cli.plan_llmapi import print_llmapi
+from trt_spec.cli.plan_medusa import print_medusa
+from trt_spec.cli.plan_table import print_table
 from trt_spec.plan.build_cost import peak_disk_bytes
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.plan import EnginePlan, Plan
@@ -25,7 +26,10 @@ def print_plan(plan: Plan, console: Console) -> None:
         _print_toolchain(plan.engine, console)
         _print_memory(plan.engine, console)
         _print_limits(plan.engine, console)
-        _print_speed(plan.engine, console)
+        if plan.engine.medusa is None:
+            _print_speed(plan.engine, console)
+        else:
+            print_medusa(plan.engine.medusa, console)
     if plan.llmapi is not None:
         print_llmapi(plan.llmapi, console)
     _print_steps(plan, console)
@@ -41,24 +45,13 @@ def _print_findings(plan: Plan, console: Console) -> None:
         console.print(escape(text), style=STYLES[finding.severity], highlight=False)
 
 
-def _table(console: Console, title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
 def _print_models(plan: Plan, console: Console) -> None:
     rows = []
     for role, facts in plan.facts.items():
         model = plan.spec.models()[role]
         shape = f"{facts.layers} x {facts.hidden_size}, {facts.heads}/{facts.kv_heads} heads of {facts.head_dim}"
         rows.append((role, model.model, f"{facts.parameters / 1e9:.2f} B", shape, model.quantization))
-    _table(console, "models", ("role", "model", "parameters", "layers, heads/kv heads", "quantisation"), rows)
+    print_table(console, "models", ("role", "model", "parameters", "layers, heads/kv heads", "quantisation"), rows)
 
 
 def _print_toolchain(engine: EnginePlan, console: Console) -> None:
@@ -82,7 +75,7 @@ def _print_memory(engine: EnginePlan, console: Console) -> None:
             held = f"{rank.kv_bytes / GIB:.1f}", f"{pool.max_tokens}"
             rows.append((str(gpu.index), f"{rank.role} rank {rank.rank}", *gib, *held))
     columns = ("GPU", "engine", "weights GiB", "buffers GiB", "KV cache GiB", "KV cache tokens")
-    _table(console, f"memory of each GPU ({engine.memory.gpus[0].total_bytes / GIB:.1f} GiB)", columns, rows)
+    print_table(console, f"memory of each GPU ({engine.memory.gpus[0].total_bytes / GIB:.1f} GiB)", columns, rows)
     steps = [
         (
             step.id,
@@ -95,7 +88,7 @@ def _print_memory(engine: EnginePlan, console: Console) -> None:
     ]
     full, less = (peak_disk_bytes(engine.memory.steps, discards) / GIB for discards in (False, True))
     title = f"what the build needs (estimates); at most {full:.1f} GiB on disk, {less:.1f} with --discard-checkpoint"
-    _table(console, title, ("step", "RAM GiB", "GPU GiB", "disk GiB", "minutes"), steps)
+    print_table(console, title, ("step", "RAM GiB", "GPU GiB", "disk GiB", "minutes"), steps)
 
 
 def _print_limits(engine: EnginePlan, console: Console) -> None:
@@ -112,7 +105,7 @@ def _print_limits(engine: EnginePlan, console: Console) -> None:
     ]
     columns = ("engine", "max_seq_len", "max_num_tokens", "full sequences a step", "GPUs", "MPI ranks")
     title = f"limits and placement ({engine.placement.mode}, world size {engine.placement.world_size})"
-    _table(console, title, columns, rows)
+    print_table(console, title, columns, rows)
 
 
 def _print_speed(engine: EnginePlan, console: Console) -> None:
@@ -130,7 +123,7 @@ def _print_speed(engine: EnginePlan, console: Console) -> None:
         for row in engine.speed.batches
     ]
     columns = ("batch", "best length", "gain", "bounds", "plain tok/s", "tok/s", "break-even", "price a million")
-    _table(console, f"predicted speed: {engine.speed.acceptance.explanation}", columns, rows)
+    print_table(console, f"predicted speed: {engine.speed.acceptance.explanation}", columns, rows)
 
 
 def _print_steps(plan: Plan, console: Console) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trt_spec.errors import SpecError
+from trt_spec.spec.medusa import Choices
 from trt_spec.spec.model import Role
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -49,7 +50,9 @@ class Deployment:
     then. ``tokenizer_dir`` None leaves the tokenizer out of the repository, which cannot be served until it is added.
     ``logits_dtype`` is Triton's name of the type that the engines give logits in, ``gathers_logits`` whether they give
     those of new tokens at all; ``fast_logits`` hands the draft's from GPU to GPU. ``vocab_size`` is the target's.
-    ``max_queue_requests`` may wait for each model before more are refused.
+    ``max_queue_requests`` may wait for each model before more are refused. ``medusa_choices`` is the tree of a target
+    that drafts with Medusa heads of its own: to all others it is a target alone, so ``max_draft_len`` is 0 and
+    ``max_seq_len`` is what prompt and answer may have.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Deployment:
     logits_dtype: str = "FP32"
     gathers_logits: bool = False
     fast_logits: bool = False
+    medusa_choices: Choices | None = None
 
     def engines(self) -> Iterator[tuple[Role, EngineDeployment]]:
         """Role and engine, the target first."""

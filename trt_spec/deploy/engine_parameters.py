@@ -17,6 +17,7 @@ from trt_spec.deploy.dialect import ModelDialect
 from trt_spec.deploy.parameter_names import (
     ATTENTION_WINDOW,
     BATCHING,
+    DECODING_MODE,
     DEVICE_IDS,
     ENCODER_PATH,
     ENGINE_PATH,
@@ -25,11 +26,14 @@ from trt_spec.deploy.parameter_names import (
     KV_FRACTION,
     KV_REUSE,
     KV_TOKENS,
+    MEDUSA,
+    MEDUSA_CHOICES,
     PARTICIPANT_IDS,
     TOKENIZER_DIR,
 )
 from trt_spec.errors import SpecError
 from trt_spec.plan.kv_cache import KV_SHARE
+from trt_spec.spec.medusa import Choices
 
 UNSET = ""
 
@@ -80,8 +84,8 @@ STATED: Mapping[str, Stated] = {
         str(1 << 30), "the documented 1G, in digits: the backend reads '1G' as one byte (std::stoull)"
     ),
     "lora_prefetch_dir": Stated(UNSET, "no LoRA; only engines with the LoRA plugin read it, and skip a missing folder"),
-    "decoding_mode": Stated(UNSET, "unset is top_k_top_p for one beam; a draft-target target gets its own mode anyway"),
-    "medusa_choices": Stated(UNSET, _OTHER_MODE),
+    DECODING_MODE: Stated(UNSET, "unset is top_k_top_p for one beam; a draft-target target gets its own mode anyway"),
+    MEDUSA_CHOICES: Stated(UNSET, _OTHER_MODE),
     "eagle_choices": Stated(UNSET, _OTHER_MODE),
     "lookahead_window_size": Stated(UNSET, _OTHER_MODE),
     "lookahead_ngram_size": Stated(UNSET, _OTHER_MODE),
@@ -99,11 +103,16 @@ STATED: Mapping[str, Stated] = {
 
 
 def plan_engine_parameters(
-    template: ModelDialect, engine: EngineDeployment, *, fast_logits: bool = False
+    template: ModelDialect,
+    engine: EngineDeployment,
+    *,
+    fast_logits: bool = False,
+    medusa_choices: Choices | None = None,
 ) -> dict[str, str]:
     """Return a value for every parameter of a version's template, and for no other.
 
-    Raises SpecError where that version has no parameter for what is wanted.
+    ``medusa_choices`` is the tree of an engine with Medusa heads. Raises SpecError where that version has no parameter
+    for what is wanted.
     """
     if fast_logits and FAST_LOGITS not in template.parameters:
         raise SpecError(
@@ -119,7 +128,14 @@ def plan_engine_parameters(
         "num_nodes": str(engine.nodes),
         FAST_LOGITS: "true" if fast_logits else "false",
     }
+    if medusa_choices is not None:
+        derived |= {DECODING_MODE: MEDUSA, MEDUSA_CHOICES: render_choices(medusa_choices)}
     stated = {key: row.value for key, row in STATED.items()}
     documented = {key: value for key, value in template.parameters.items() if value is not None}
     values = {**documented, **stated, **derived}
     return {**template.fixed_parameters, **{key: values[key] for key in template.parameters}}
+
+
+def render_choices(choices: Choices) -> str:
+    """A tree as the backend reads it: "{0}, {0, 0}" (docs/model_config.md; utils.cc, csvStrToVecVecInt)."""
+    return ", ".join("{" + ", ".join(map(str, path)) + "}" for path in choices)

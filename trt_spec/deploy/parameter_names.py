@@ -24,11 +24,15 @@ KV_TOKENS = "max_tokens_in_paged_kv_cache"
 KV_FRACTION = "kv_cache_free_gpu_mem_fraction"
 ATTENTION_WINDOW = "max_attention_window_size"
 FAST_LOGITS = "speculative_decoding_fast_logits"
+DECODING_MODE = "decoding_mode"
+MEDUSA_CHOICES = "medusa_choices"
 
 # Parameters of what calls the engines, and of preprocessing and postprocessing.
 TARGET_NAME = "tensorrt_llm_model_name"
 DRAFT_NAME = "tensorrt_llm_draft_model_name"
 TOKENIZER_DIR = "tokenizer_dir"
+
+MEDUSA = "medusa"  # value of DECODING_MODE
 
 # Values of BATCHING: the backend reads both in-flight ones alike, and refuses all others.
 INFLIGHT = "inflight_fused_batching"

@@ -25,7 +25,15 @@ from trt_spec.deploy.parameter_names import (
 )
 from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, render_pbtxt
 from trt_spec.plan.engine_record import MODEL_NAMES
-from trt_spec.serve.contract import DRAFT_MODEL, SEED_NAMES, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL, LogProbSource
+from trt_spec.serve.contract import (
+    DRAFT_MODEL,
+    ENGINE_DRAFTS,
+    SEED_NAMES,
+    STREAMING_MODEL,
+    TARGET_MODEL,
+    UNARY_MODEL,
+    LogProbSource,
+)
 
 REPOSITORY_KIND = "model repository"
 SERVE_PACKAGE = "trtspec_serve"  # the name under which trt_spec.serve is copied beside each model.py
@@ -128,7 +136,9 @@ def _plan_engine(name: str, engine: EngineDeployment, deployment: Deployment, di
         max_batch_size=deployment.max_batch_size,
         inputs=template.inputs,
         outputs=template.outputs,
-        parameters=plan_engine_parameters(template, engine, fast_logits=deployment.fast_logits),
+        parameters=plan_engine_parameters(
+            template, engine, fast_logits=deployment.fast_logits, medusa_choices=deployment.medusa_choices
+        ),
         decoupled=False,
         instance_group=InstanceGroup(),
         dynamic_batching=DynamicBatching(
@@ -167,6 +177,7 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
         "vocab_size": str(deployment.vocab_size),
         "draft_vocab_size": str(deployment.draft_vocab_size),
         "log_probs": _find_log_probs(deployment),
+        **({} if deployment.medusa_choices is None else {ENGINE_DRAFTS: "true"}),
     }
     return ModelConfig(
         name=name,
@@ -186,7 +197,11 @@ def _find_seed_name(engine: ModelDialect) -> str:
 
 
 def _find_log_probs(deployment: Deployment) -> LogProbSource:
-    """An engine for drafts from outside leaves log-probabilities unset (TensorRT-LLM, externalDraftTokensLayer.cpp)."""
+    """Engines that speculate leave log-probabilities unset: with drafts from outside (TensorRT-LLM,
+    externalDraftTokensLayer.cpp), and with Medusa heads (medusaDecodingLayer.cpp: "outputLogProbs are not supported").
+    """
+    if deployment.medusa_choices is not None:
+        return "none"
     if deployment.draft is None:
         return "engine"
     return "logits" if deployment.gathers_logits else "none"

@@ -11,6 +11,7 @@ from trt_spec.plan.limits import gathers_logits
 from trt_spec.plan.manifest import Manifest, resolve_deployment_id
 from trt_spec.plan.placement import Placement, RolePlacement, plan_placement
 from trt_spec.plan.workspace import Workspace
+from trt_spec.spec.medusa import Choices, resolve_choices
 from trt_spec.spec.model import Role
 
 # The backend gives logits in no other types (tensorrtllm_backend, model_instance_state.cc).
@@ -43,7 +44,7 @@ def resolve_deployment(
         max_draft_len=0 if draft is None else spec.speculation.max_draft_len,
         max_input_len=spec.limits.max_input_len,
         max_output_len=spec.limits.max_output_len,
-        max_seq_len=manifest.engines["target"].max_seq_len,
+        max_seq_len=_usable_seq_len(manifest),
         max_batch_size=spec.limits.max_batch_size,
         vocab_size=manifest.engines["target"].vocab_size,
         draft_vocab_size=0 if draft is None else manifest.engines["draft"].vocab_size,
@@ -51,7 +52,25 @@ def resolve_deployment(
         logits_dtype=_resolve_logits_type(manifest),
         gathers_logits=spec.backend == "onnx" or gathers_logits(spec),
         fast_logits=placement is not None and placement.fast_logits,
+        medusa_choices=_resolve_medusa(manifest),
     )
+
+
+def _usable_seq_len(manifest: Manifest) -> int:
+    """The target's, and without the positions of its own tree in mode medusa, which no caller plans for."""
+    target = manifest.engines["target"]
+    own = target.max_draft_len if manifest.spec.speculation.mode == "medusa" else 0
+    return target.max_seq_len - own
+
+
+def _resolve_medusa(manifest: Manifest) -> Choices | None:
+    """The tree of Medusa heads, whose number the engine's entry records; raises SpecError for a manifest without it."""
+    if manifest.spec.speculation.mode != "medusa":
+        return None
+    heads = manifest.engines["target"].medusa_heads
+    if heads is None:
+        raise SpecError("The manifest does not say how many Medusa heads the target has.", remedy=_BUILD_AGAIN)
+    return resolve_choices(manifest.spec.speculation, heads)
 
 
 def _resolve_engine(

@@ -17,6 +17,7 @@ from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.source_quantization import UNQUANTISED, resolve_source_quantization
 from trt_spec.plan.tensors import Split, largest_tensor_bytes, rank_weight_bytes
 from trt_spec.plan.trtllm_argv import CALIBRATION_SAMPLES, resolve_dtype
+from trt_spec.plan.workspace import HEADS
 from trt_spec.spec.model import Role
 from trt_spec.spec.rules import judge_reference
 from trt_spec.util.safetensors_header import size_bytes
@@ -66,6 +67,9 @@ def plan_step_costs(sizing: Sizing, files: Mapping[Role, ModelFiles]) -> tuple[S
         if judge_reference(model.model) == "hub" and key not in fetched:
             fetched.add(key)
             costs.append(_fetch(role, source))
+        heads = sizing.spec.speculation.heads
+        if role == "target" and heads is not None and sizing.medusa and judge_reference(heads) == "hub":
+            costs.append(_fetch(role, 2 * sizing.medusa.parameters(sizing.facts[role]), HEADS))
         quantises = calibration_bytes(sizing, role, files.get(role)) > 0
         costs.append(_quantize(sizing, role, source) if quantises else _convert(sizing, role, source))
         costs.append(_build(sizing, role))
@@ -123,12 +127,13 @@ def _checkpoint_bytes(sizing: Sizing, role: Role) -> tuple[int, ...]:
         model.pipeline_parallel,
         sizing.dialect,
         model.kv_cache_dtype,
+        sizing.heads_of(role),
     )
 
 
-def _fetch(role: Role, source: int) -> StepCost:
+def _fetch(role: Role, source: int, name: str = "") -> StepCost:
     return StepCost(
-        id=f"fetch-{role}",
+        id=f"fetch-{name or role}",
         role=role,
         kind="fetch",
         host_memory_bytes=PROCESS_BYTES,

@@ -15,6 +15,7 @@ def resolve_engine_entry(plan: Plan, role: Role, fingerprint: str, built_with: B
     """
     assert plan.engine is not None
     limits = plan.engine.limits[role]
+    medusa = plan.engine.medusa if role == "target" else None
     return EngineEntry(
         fingerprint=fingerprint,
         source=plan.spec.models()[role].model,
@@ -24,4 +25,5 @@ def resolve_engine_entry(plan: Plan, role: Role, fingerprint: str, built_with: B
         built_with=built_with,
         kv_cache_tokens=plan.engine.memory.pools[role].max_tokens,
         logits_dtype=LOGITS_DTYPE,
+        medusa_heads=None if medusa is None else medusa.heads.count,
     )

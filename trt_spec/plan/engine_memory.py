@@ -11,9 +11,10 @@ from trt_spec.plan.facts import ModelFacts
 from trt_spec.plan.hardware import Gpu
 from trt_spec.plan.kv_cache import KV_SHARE, kv_bytes_per_token, sequence_tokens
 from trt_spec.plan.limits import EngineLimits, gathers_logits
+from trt_spec.plan.medusa_heads import MedusaHeads
 from trt_spec.plan.placement import plan_placement
 from trt_spec.plan.shapes import layers_per_rank, padded_vocab_size
-from trt_spec.plan.tensors import rank_weight_bytes
+from trt_spec.plan.tensors import Split, rank_weight_bytes, rotary_tables
 from trt_spec.plan.toolchain.profile import CheckpointDialect
 from trt_spec.plan.trtllm_argv import resolve_dtype
 from trt_spec.spec.model import Role, Spec
@@ -21,13 +22,18 @@ from trt_spec.spec.model import Role, Spec
 
 @dataclass(frozen=True)
 class Sizing:
-    """All that decides the memory of a pair."""
+    """All that decides the memory of a pair; ``medusa`` are the heads of the target, if it has any."""
 
     spec: Spec
     facts: Mapping[Role, ModelFacts]
     limits: Mapping[Role, EngineLimits]
     gpu: Gpu
     dialect: CheckpointDialect
+    medusa: MedusaHeads | None = None
+
+    def heads_of(self, role: Role) -> MedusaHeads | None:
+        """The Medusa heads in the engine of ``role``."""
+        return self.medusa if role == "target" else None
 
 
 @dataclass(frozen=True)
@@ -139,16 +145,22 @@ def _engine_ranks(sizing: Sizing, role: Role, ranks: int) -> tuple[EngineMemory,
     pp, dtype = model.pipeline_parallel, resolve_dtype(model, facts)
     tp = ranks // pp
     vocab = padded_vocab_size(facts.vocab_size, tp)
-    weights = rank_weight_bytes(facts, model.quantization, dtype, tp, pp, sizing.dialect, model.kv_cache_dtype)
-    rows = limits.max_batch_size * (limits.max_draft_len + 1)
+    heads = sizing.heads_of(role)
+    split = Split(facts, model.quantization, model.kv_cache_dtype, dtype, tp, pp, sizing.dialect, medusa=heads)
+    weights = rank_weight_bytes(facts, model.quantization, dtype, tp, pp, sizing.dialect, model.kv_cache_dtype, heads)
+    # What the checkpoint lacks the builder makes.
+    tables = 0 if split.has_rotary_tables else sum(row.total_bytes for row in rotary_tables(facts))
+    # Each head gives logits for every position that the target does (models/medusa/model.py, medusa_logits).
+    outputs = 1 + (heads.count if heads else 0)
+    rows = limits.max_batch_size * (limits.max_draft_len + 1) * outputs
     layers = layers_per_rank(facts.layers, pp)
     return tuple(
         EngineMemory(
             role=role,
             rank=rank,
-            weights_bytes=weights[rank],
+            weights_bytes=weights[rank] + tables,
             activation_bytes=activation_bytes(facts, model.quantization, dtype, tp, limits.max_num_tokens, rows, vocab),
-            logits_bytes=logits_bytes(limits.max_batch_size, limits.max_draft_len, vocab),
+            logits_bytes=logits_bytes(limits.max_batch_size, limits.max_draft_len, vocab) * outputs,
             kept_logits_bytes=_kept_logits(sizing.spec, vocab),
             decoder_bytes=decoder_bytes(limits.max_batch_size, vocab),
             reserve_bytes=RUNTIME_RESERVE_BYTES,

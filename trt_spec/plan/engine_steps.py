@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts
@@ -17,11 +19,12 @@ from trt_spec.plan.trtllm_argv import (
     build_argv,
     convert_argv,
     fetch_argv,
+    medusa_argv,
     plan_engine_flags,
     quantize_argv,
     resolve_dtype,
 )
-from trt_spec.plan.workspace import Workspace
+from trt_spec.plan.workspace import HEADS, Workspace
 from trt_spec.spec.model import Model, Role, Spec
 from trt_spec.spec.rules import judge_reference
 
@@ -51,9 +54,35 @@ def plan_engine_steps(
         if judge_reference(model.model) == "hub" and key not in fetched:
             fetched[key] = workspace.source(role)
             steps.append(_fetch(role, model, fetched[key]))
-        steps.append(_checkpoint(role, model, facts[role], profile, workspace, files[role], fetched.get(key)))
+        heads = _plan_heads(spec, role, workspace)
+        if heads is not None and heads.step is not None:
+            steps.append(heads.step)
+        steps.append(_checkpoint(role, model, facts[role], profile, workspace, files[role], fetched.get(key), heads))
         steps.append(_engine(spec, role, limits[role], facts[role], profile, workspace))
     return tuple(steps)
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """Medusa heads of a checkpoint: ``folder`` is where they lie, None in the target's own; ``step`` fetches them."""
+
+    reference: str | None
+    folder: str | None
+    max_draft_len: int
+    step: Step | None = None
+
+
+def _plan_heads(spec: Spec, role: Role, workspace: Workspace) -> _Heads | None:
+    speculation = spec.speculation
+    if role != "target" or speculation.mode != "medusa":
+        return None
+    reference, length = speculation.heads, speculation.max_draft_len
+    if reference is None or judge_reference(reference) == "folder":
+        return _Heads(reference, reference, length)
+    folder = workspace.source(HEADS)
+    argv = fetch_argv(Model(model=reference), folder)
+    step = Step(f"fetch-{HEADS}", "fetch", role, reference, {"revision": None}, argv, outputs=(folder,))
+    return _Heads(reference, str(folder), length, step)
 
 
 def _check(spec: Spec, files: Mapping[Role, ModelFiles]) -> None:
@@ -87,9 +116,10 @@ def _checkpoint(
     workspace: Workspace,
     files: ModelFiles,
     fetched: Path | None,
+    heads: _Heads | None,
 ) -> Step:
     source, folder = str(fetched or model.model), workspace.checkpoint(role)
-    params = {
+    params: dict[str, Any] = {
         "tensorrt_llm": profile.version,
         "dtype": resolve_dtype(model, facts),
         "quantization": model.quantization,
@@ -102,9 +132,14 @@ def _checkpoint(
         argv = quantize_argv(model, facts, profile, source, folder)
     else:
         kind, params["dialect"] = "convert", profile.dialect
-        argv = convert_argv(model, facts, profile, source, folder)
+        medusa = () if heads is None else medusa_argv(heads.folder, heads.max_draft_len)
+        argv = convert_argv(model, facts, profile, source, folder, medusa)
+    if heads is not None:
+        params["medusa"] = {"heads": heads.reference, "max_draft_len": heads.max_draft_len}
     # The demo model is no folder: the converter gets it by its reference.
     inputs = (Path(source),) if fetched or judge_reference(model.model) == "folder" else ()
+    if heads is not None and heads.folder is not None:
+        inputs = (*inputs, Path(heads.folder))
     return Step(f"{kind}-{role}", kind, role, model.model, params, argv, inputs, (folder,))
 
 

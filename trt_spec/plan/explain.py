@@ -9,6 +9,7 @@ from trt_spec.plan.explanation import Explanation
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.limits import EngineLimits
 from trt_spec.plan.llmapi_explain import explain_llmapi
+from trt_spec.plan.medusa_explain import explain_medusa
 from trt_spec.plan.plan import EnginePlan, Plan
 from trt_spec.plan.self_draft import explain_self_draft
 
@@ -47,7 +48,7 @@ def explain_all(plan: Plan) -> tuple[Explanation, ...]:
         *limits,
         *_explain_placement(plan, plan.engine),
         *_explain_memory(plan.engine),
-        *_explain_speed(plan.engine),
+        *(_explain_speed(plan.engine) if plan.engine.medusa is None else explain_medusa(plan.engine.medusa)),
     )
 
 

@@ -25,6 +25,9 @@ ACTIVATION_SHARE = 0.1
 """Share of a GPU's memory that a derived max_num_tokens may spend on activations: the rest is better spent on KV cache.
 A choice, not a measurement."""
 
+VERIFYING_MODES = ("draft_target", "medusa")
+"""Modes whose target engine is built to verify several tokens a step."""
+
 USUAL_MAX_NUM_TOKENS = 16384  # trtllm-build logs a warning above it
 
 
@@ -81,7 +84,7 @@ def resolve_limits(
     """
     gpu = load_gpu(spec.hardware.gpu if spec.hardware else "none")
     model = spec.models()[role]
-    verifies = role == "target" and spec.speculation.mode == "draft_target"
+    verifies = role == "target" and spec.speculation.mode in VERIFYING_MODES
     max_draft_len = spec.speculation.max_draft_len if verifies else 0
     asked = spec.limits.max_input_len + spec.limits.max_output_len
     max_seq_len = min(asked + max_draft_len, context_window(facts))
@@ -272,6 +275,6 @@ def _note_large_budget(limits: EngineLimits) -> Iterator[Finding]:
             "limit-large-num-tokens",
             "note",
             f"{limits.role}: trtllm-build will warn that max_num_tokens {limits.max_num_tokens} is over "
-            f"{USUAL_MAX_NUM_TOKENS}; draft-target needs it, because resent prefixes count in full.",
+            f"{USUAL_MAX_NUM_TOKENS}; speculation needs it, because resent prefixes count in full.",
             role=limits.role,
         )

@@ -32,7 +32,8 @@ class EngineEntry(BaseModel):
     """One built engine; lengths in tokens, ``max_seq_len`` includes ``max_draft_len``.
 
     It lies at ``workspace.engine(role)``, wherever the workspace is moved to. The rest is for TensorRT engines:
-    ``kv_cache_tokens`` is the planned size of its KV cache, ``logits_dtype`` the type of the logits it gives.
+    ``kv_cache_tokens`` is the planned size of its KV cache, ``logits_dtype`` the type of the logits it gives,
+    ``medusa_heads`` how many heads it drafts with.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +46,7 @@ class EngineEntry(BaseModel):
     built_with: BuiltWith | None = None
     kv_cache_tokens: Count | None = None
     logits_dtype: str | None = None
+    medusa_heads: Count | None = None
 
 
 class Manifest(BaseModel):

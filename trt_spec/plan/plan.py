@@ -16,6 +16,7 @@ from trt_spec.plan.limits import EngineLimits
 from trt_spec.plan.llmapi import LlmapiPlan, plan_llmapi
 from trt_spec.plan.llmapi_checks import check_llmapi_models
 from trt_spec.plan.llmapi_launch import plan_llmapi_launch
+from trt_spec.plan.medusa import MedusaPlan, check_heads, judge_medusa_plan, plan_medusa
 from trt_spec.plan.memory import MemoryPlan, plan_memory
 from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.pair import check_pair
@@ -29,6 +30,7 @@ from trt_spec.plan.source_quantization import judge_quantized_source, judge_sour
 from trt_spec.plan.speed import SpeedPrediction, judge_speed, predict, resolve_speed_inputs
 from trt_spec.plan.steps import Step, plan_onnx_steps
 from trt_spec.plan.toolchain import Profile, judge_derived, resolve_profile
+from trt_spec.plan.trtllm_argv import resolve_dtype
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role, Spec
 
@@ -37,7 +39,10 @@ SEVERITIES = ("refuse", "warn", "note")
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """What backend engine adds: limits and placement of both engines, memory, speed and launch (None if refused)."""
+    """What backend engine adds: limits and placement of both engines, memory, speed and launch (None if refused).
+
+    ``medusa`` are the heads of the target with their tree and prediction; ``speed`` is then that of the target alone.
+    """
 
     profile: Profile
     limits: Mapping[Role, EngineLimits]
@@ -45,6 +50,7 @@ class EnginePlan:
     memory: MemoryPlan
     speed: SpeedPrediction
     launch: Launch | None
+    medusa: MedusaPlan | None = None
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """``measured_alpha`` is from a report of `trtspec verify`; ``accept_derived`` allows releases without a profile."""
+    """``measured_alpha`` is from a report of `trtspec verify`; ``accept_derived`` allows releases without a profile.
+
+    ``heads`` are the files of the Medusa heads that the spec names.
+    """
 
     workspace: Workspace
     measured_alpha: float | None = None
     accept_derived: bool = False
+    heads: ModelFiles | None = None
 
 
 def make_plan(spec: Spec, files: Mapping[Role, ModelFiles], options: PlanOptions) -> Plan:
@@ -140,20 +150,27 @@ def _plan_engine(
     profile = resolve_profile(spec.tensorrt_llm, options.accept_derived)
     findings += judge_derived(profile)
     findings += judge_source_quantization(spec, files)
+    heads = None
+    if spec.speculation.mode == "medusa":
+        heads, found = check_heads(spec, files["target"], facts["target"], options.heads)
+        findings += found
     for role, model in spec.models().items():
         findings += judge_build_flags(spec, role, profile)
         findings += check_stages(facts[role], model.pipeline_parallel, profile.dialect, role)
     if is_refused(tuple(findings)):  # sizes of shapes that cannot be split would mean nothing
         return Plan(spec, files, facts, _ordered(findings), (), None)
     placement, placing = plan_placement(spec)
-    sizing, sizes = plan_sizing(spec, facts, profile, files)
+    sizing, sizes = plan_sizing(spec, facts, profile, files, heads)
     memory = plan_memory(sizing, files)
     speed = _predict(spec, sizing, options)
     findings += (*placing, *sizes, *memory.findings, *judge_speed(speed))
+    dtype = resolve_dtype(spec.target, facts["target"])
+    medusa = None if heads is None else plan_medusa(spec, facts["target"], heads, dtype)
+    findings += () if medusa is None else judge_medusa_plan(medusa)
     refused = is_refused(tuple(findings))
     steps = () if refused else plan_engine_steps(spec, facts, sizing.limits, profile, options.workspace, files)
     launch = None if refused else plan_launch(placement, str(options.workspace.repository), spec.serve)
-    engine = EnginePlan(profile, sizing.limits, placement, memory, speed, launch)
+    engine = EnginePlan(profile, sizing.limits, placement, memory, speed, launch, medusa)
     return Plan(spec, files, facts, _ordered(findings), steps, engine)
 
 

@@ -52,6 +52,8 @@ def render_json(plan: Plan) -> str:
             "speed": {**asdict(engine.speed), "draft_len_by_batch": engine.speed.draft_len_by_batch},
             "launch": _render_launch(engine.launch),
         }
+        if engine.medusa is not None:
+            document["medusa"] = {**asdict(engine.medusa), "depth": engine.medusa.depth}
     if plan.self_draft is not None:
         document["self_draft"] = asdict(plan.self_draft)
     if plan.llmapi is not None:

@@ -10,6 +10,7 @@ from trt_spec.plan.facts import ModelFacts
 from trt_spec.plan.finding import Finding
 from trt_spec.plan.hardware import load_gpu
 from trt_spec.plan.limits import judge_limits, resolve_limits, with_sequences_per_step
+from trt_spec.plan.medusa_heads import MedusaHeads
 from trt_spec.plan.memory_changes import largest_that_fits
 from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.precision import check_precision
@@ -18,16 +19,21 @@ from trt_spec.spec.model import Role, Spec
 
 
 def plan_sizing(
-    spec: Spec, facts: Mapping[Role, ModelFacts], profile: Profile, files: Mapping[Role, ModelFiles] | None = None
+    spec: Spec,
+    facts: Mapping[Role, ModelFacts],
+    profile: Profile,
+    files: Mapping[Role, ModelFiles] | None = None,
+    medusa: MedusaHeads | None = None,
 ) -> tuple[Sizing, tuple[Finding, ...]]:
     """Limits of every engine of a spec for backend engine, and what stands against them and their precision. Pure.
 
-    ``files`` tell what is quantised already. Raises SpecError for a spec without hardware.
+    ``files`` tell what is quantised already, ``medusa`` which heads the target has. Raises SpecError for a spec without
+    hardware.
     """
     gpu = load_gpu(spec.hardware.gpu if spec.hardware else "none")
     known = files or {}
     derived = {role: resolve_limits(spec, role, facts[role], profile, known.get(role))[0] for role in spec.models()}
-    sizing = balance_limits(Sizing(spec, facts, derived, gpu, profile.dialect))
+    sizing = balance_limits(Sizing(spec, facts, derived, gpu, profile.dialect, medusa))
     findings = [
         finding
         for role in spec.models()

@@ -23,6 +23,7 @@ from trt_spec.spec.model import Role, Spec
 
 SECONDS_PER_HOUR = 3600
 TOKENS_PER_MILLION = 1_000_000
+UNDRAFTED_MODES = ("none", "medusa")  # nobody drafts a chain of tokens
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def resolve_speed_inputs(
 ) -> SpeedInputs:
     """The inputs that a spec asks for, each sequence at the longest prompt and half of the longest answer.
 
-    For modes draft_target, ngram and none; the draft of eagle3 is no model of its own, so its steps cannot be told.
+    For modes draft_target, ngram and none; the draft of eagle3 is no model of its own, so its steps cannot be told. In
+    mode medusa the target alone: ``trt_spec.plan.medusa`` predicts its trees.
     """
     hardware, limits = spec.hardware, spec.limits
     return SpeedInputs(
@@ -111,7 +113,7 @@ def resolve_speed_inputs(
         gpu=gpu,
         gpus=hardware.gpus * hardware.nodes if hardware else 1,
         acceptance=acceptance,
-        max_draft_len=spec.speculation.max_draft_len if spec.speculation.mode != "none" else 0,
+        max_draft_len=spec.speculation.max_draft_len if spec.speculation.mode not in UNDRAFTED_MODES else 0,
         max_batch_size=limits.max_batch_size,
         context_tokens=limits.max_input_len + limits.max_output_len // 2,
         tail_tokens=tail_tokens,

@@ -13,8 +13,15 @@ WEIGHT_BITS = {"none": 32, "int8": 8, "int4": 4}
 BLOCK_SIZES = {8: 128, 4: 32}
 """Weights that share a float32 scale, along the input dimension, by bits: larger blocks cost int4 too much accuracy
 (measured acceptance)."""
-SPECULATIVE_DECODING_MODE = {"none": 1, "draft_tokens_external": 2}
+SPECULATIVE_DECODING_MODE = {"none": 1, "draft_tokens_external": 2, "medusa": 4}
 """Serialised values in an engine's config.json (TensorRT-LLM, SpeculativeDecodingMode)."""
+
+
+def engine_mode(spec: Spec, max_draft_len: int) -> str:
+    """trtllm-build's speculation mode of an engine of ``spec`` that verifies up to ``max_draft_len`` tokens a step."""
+    if not max_draft_len:
+        return "none"
+    return "medusa" if spec.speculation.mode == "medusa" else "draft_tokens_external"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts
+from trt_spec.plan.medusa_heads import MedusaHeads
 from trt_spec.plan.shapes import kv_heads_per_rank, layers_per_rank, padded_vocab_size
 from trt_spec.plan.toolchain.profile import CheckpointDialect
 from trt_spec.spec.model import KvCacheDtype, Quantization
@@ -55,6 +56,7 @@ class Split:
 
     ``embedding_axis`` splits the input embedding by rows (0) or columns (1), None repeats it on every rank;
     ``meta_recipe`` is Meta's choice of what rowwise FP8 quantises: no attention, not the first and last layer.
+    ``medusa`` are heads that the last stage holds beside its own.
     """
 
     facts: ModelFacts
@@ -66,6 +68,12 @@ class Split:
     dialect: CheckpointDialect
     embedding_axis: Literal[0, 1] | None = None
     meta_recipe: bool = False
+    medusa: MedusaHeads | None = None
+
+    @property
+    def has_rotary_tables(self) -> bool:
+        """NVIDIA's Medusa converter leaves them to the builder, but for ModelOpt's checkpoints (convert_hf_llama)."""
+        return self.medusa is None or self.quantization != "none"
 
 
 def rank_weight_bytes(
@@ -76,12 +84,13 @@ def rank_weight_bytes(
     pp: int,
     dialect: CheckpointDialect,
     kv_cache_dtype: KvCacheDtype = "auto",
+    medusa: MedusaHeads | None = None,
 ) -> tuple[int, ...]:
     """Bytes of all tensors of each rank, in the order of the rank files: pipeline rank * tp + tensor rank.
 
     Raises SpecError for a quantisation that engines do not have, or an unknown dtype.
     """
-    split = Split(facts, quantization, kv_cache_dtype, dtype, tp, pp, dialect)
+    split = Split(facts, quantization, kv_cache_dtype, dtype, tp, pp, dialect, medusa=medusa)
     stages = (sum(row.total_bytes for row in rank_rows(split, stage)) for stage in range(pp))
     return tuple(total for total in stages for _ in range(tp))
 
@@ -146,10 +155,30 @@ def stage_rows(split: Split, pipeline_rank: int) -> tuple[TensorRow, ...]:
     if pipeline_rank == split.pipeline_parallel - 1:
         rows.append(TensorRow("transformer.ln_f.weight", (facts.hidden_size,), stored))
         rows.append(TensorRow("lm_head.weight", (share, facts.hidden_size), stored))
-    return (*rows, *_rotary_tables(facts))
+        if split.medusa is not None:
+            rows += medusa_rows(split.medusa, facts, split.tensor_parallel, stored)
+    return (*rows, *(rotary_tables(facts) if split.has_rotary_tables else ()))
 
 
-def _rotary_tables(facts: ModelFacts) -> Iterator[TensorRow]:
+def medusa_rows(heads: MedusaHeads, facts: ModelFacts, tp: int, stored: str) -> Iterator[TensorRow]:
+    """The tensors of all heads on a rank: split by output rows, biases too, and FP8 numbers widened to ``stored``.
+
+    TensorRT-LLM models/medusa/weight.py (load_medusa_hf); no recorded output shows FP8 heads.
+    """
+    hidden, rows = facts.hidden_size, facts.hidden_size // tp
+    for head in range(heads.count):
+        modules = [(f"medusa_layers.{layer}.linear", rows) for layer in range(heads.layers)]
+        for module, columns in (*modules, ("lm_head", facts.vocab_size // tp)):
+            name = f"medusa_heads.{head}.{module}"
+            yield TensorRow(f"{name}.weight", (columns, hidden), stored)
+            if module != "lm_head":
+                yield TensorRow(f"{name}.bias", (columns,), stored)
+            if heads.is_fp8:
+                yield TensorRow(f"{name}.activation_scaling_factor", (1,), "F32")
+                yield TensorRow(f"{name}.weights_scaling_factor", (1,), "F32")
+
+
+def rotary_tables(facts: ModelFacts) -> Iterator[TensorRow]:
     """Cosines and sines for every position, twice in two layouts, and the frequencies: on every rank."""
     positions, head_dim = facts.max_position_embeddings, facts.head_dim
     yield TensorRow("embed_positions", (1, positions, head_dim), "F32")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trt_spec.errors import SpecError
 from trt_spec.plan.build_flags import judge_build_flags, render_values
 from trt_spec.plan.facts import ModelFacts
+from trt_spec.plan.steps import engine_mode
 from trt_spec.plan.toolchain import Profile
 from trt_spec.plan.trtllm_flags import check_flags
 from trt_spec.spec.model import Model, Role, Spec
@@ -43,16 +44,33 @@ def fetch_argv(model: Model, output_dir: Path) -> tuple[str, ...]:
     return ("hf", "download", model.model, *revision, "--exclude", "original/*", "--local-dir", str(output_dir))
 
 
-def convert_argv(model: Model, facts: ModelFacts, profile: Profile, source: str, output_dir: Path) -> tuple[str, ...]:
-    """trtspec's own converter, from the checkpoint ``source`` (a folder, or the demo model's reference)."""
+def convert_argv(
+    model: Model,
+    facts: ModelFacts,
+    profile: Profile,
+    source: str,
+    output_dir: Path,
+    medusa: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """trtspec's own converter, from the checkpoint ``source`` (a folder, or the demo model's reference).
+
+    ``medusa`` are the words of ``medusa_argv``.
+    """
     kv_cache = () if model.kv_cache_dtype == "auto" else ("--kv-cache-dtype", model.kv_cache_dtype)
     return (
         *("trtspec", "convert", source, "-o", str(output_dir)),
         *("--tp", str(model.tensor_parallel), "--pp", str(model.pipeline_parallel)),
         *("--dtype", resolve_dtype(model, facts), "--quantization", model.quantization),
         *kv_cache,
+        *medusa,
         *("--tensorrt-llm", profile.version),
     )
+
+
+def medusa_argv(heads: str | None, max_draft_len: int) -> tuple[str, ...]:
+    """What makes the converter write a Medusa checkpoint; ``heads`` None if the source holds them itself."""
+    named = () if heads is None else ("--medusa-heads", heads)
+    return (*named, "--medusa-draft-len", str(max_draft_len))
 
 
 def quantize_argv(model: Model, facts: ModelFacts, profile: Profile, source: str, output_dir: Path) -> tuple[str, ...]:
@@ -120,7 +138,7 @@ def plan_engine_flags(spec: Spec, role: Role, limits: EngineLimits, facts: Model
         "logits_dtype": (LOGITS_DTYPE,),
     }
     if limits.max_draft_len:
-        flags["speculative_decoding_mode"] = ("draft_tokens_external",)
+        flags["speculative_decoding_mode"] = (engine_mode(spec, limits.max_draft_len),)
         flags["max_draft_len"] = (str(limits.max_draft_len),)
     if limits.gather_generation_logits:
         flags["gather_generation_logits"] = ()

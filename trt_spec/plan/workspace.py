@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WORKSPACES = "workspace"
+HEADS = "heads"
+"""What downloaded Medusa heads are called where a role's name stands otherwise."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from trt_spec.spec.medusa import fill_draft_len
 from trt_spec.spec.model import PATTERN_WORDS, Role, Spec
 from trt_spec.spec.rules import BrokenRulesError, Fault, KeyPath, UnjudgedError, judge_spec
 from trt_spec.util.text import printable
@@ -71,7 +72,8 @@ def _faults_of(error: ValidationError, data: Mapping[str, Any]) -> tuple[Fault, 
             message = _message_of(record)
         words.setdefault(path, []).append(message)
     fields = [Fault(path, _join_alternatives(messages)) for path, messages in words.items()]
-    incomplete = cast("Spec", _Incomplete(Spec, data, (), frozenset(unsound)))
+    filled = {**data, "speculation": fill_draft_len(data["speculation"])} if "speculation" in data else data
+    incomplete = cast("Spec", _Incomplete(Spec, filled, (), frozenset(unsound)))
     return (*fields, *judge_spec(incomplete))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from trt_spec.errors import SpecError
 from trt_spec.spec.faults import judge_values
-from trt_spec.spec.model import Model, Spec
+from trt_spec.spec.model import Model, Spec, Speculation
 from trt_spec.spec.rules import Fault, judge_reference, render_path
 from trt_spec.spec.yaml_lines import Document, MalformedYamlError, compose_document
 from trt_spec.util.text import printable
@@ -60,17 +61,23 @@ def _spec_error(file: Path, listed: list[tuple[int, Fault]]) -> SpecError:
 
 
 def _with_absolute_folders(spec: Spec, folder: Path) -> tuple[Spec | None, tuple[Fault, ...]]:
-    changed: dict[str, Model] = {}
+    changed: dict[str, Any] = {}
     faults: list[Fault] = []
-    for role, model in (("target", spec.target), ("draft", spec.draft)):
-        if model is None or judge_reference(model.model) != "folder":
+    named: tuple[tuple[str, Model | Speculation | None, str], ...] = (
+        ("target", spec.target, "model"),
+        ("draft", spec.draft, "model"),
+        ("speculation", spec.speculation, "heads"),
+    )
+    for section, values, key in named:
+        reference = None if values is None else getattr(values, key)
+        if values is None or reference is None or judge_reference(reference) != "folder":
             continue
-        expanded = os.path.expanduser(model.model)  # noqa: PTH111 (pathlib raises for an unknown user)
+        expanded = os.path.expanduser(reference)  # noqa: PTH111 (pathlib raises for an unknown user)
         if expanded.startswith("~"):
-            faults.append(Fault((role, "model"), f'found "{model.model}", expected a user that has a home folder'))
+            faults.append(Fault((section, key), f'found "{reference}", expected a user that has a home folder'))
             continue
         absolute = os.path.abspath(folder / expanded)  # noqa: PTH100 (resolve() would follow symbolic links)
-        changed[role] = model.model_copy(update={"model": absolute})
+        changed[section] = values.model_copy(update={key: absolute})
     return (None, tuple(faults)) if faults else (spec.model_copy(update=changed), ())
 
 

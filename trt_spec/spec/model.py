@@ -6,10 +6,11 @@ editors). Rules that look at several fields live in ``trt_spec.spec.rules``. Wha
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, Strict, model_validator
 
+from trt_spec.spec.medusa import MAX_DEPTH, fill_draft_len
 from trt_spec.spec.rules import BrokenRulesError, judge_spec
 from trt_spec.spec.self_draft import SELF
 
@@ -57,6 +58,12 @@ GpuIndices = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length
 LayerIndices = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=MAX_LAYERS)], ...], Field(min_length=1, max_length=MAX_LAYERS), Strict(False)
 ]
+# Medusa: a tree as paths of guesses, and for each head the shares of its first guesses that are right.
+Guesses = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Strict(False)]
+Tree = Annotated[tuple[Guesses, ...], Strict(False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Shares = Annotated[tuple[Share, ...], Field(min_length=1), Strict(False)]
+HeadAccuracies = Annotated[tuple[Shares, ...], Field(min_length=1, max_length=MAX_DEPTH), Strict(False)]
 
 
 class _Section(BaseModel):
@@ -137,11 +144,16 @@ class Speculation(_Section):
 
     mode: Mode = Field(
         default="draft_target",
-        description="Who drafts. engine and onnx: draft_target, none; llmapi: draft_target, ngram, eagle3 (the draft "
-        "section names the EAGLE-3 checkpoint), mtp (the target's own next-token layers, as DeepSeek has them), none.",
+        description="Who drafts. engine and onnx: draft_target, none; engine also: medusa (heads on the target); "
+        "llmapi: draft_target, ngram, eagle3 (the draft section names the EAGLE-3 checkpoint), mtp (the target's own "
+        "next-token layers, as DeepSeek has them), none.",
     )
     max_draft_len: int = Field(
-        default=4, ge=1, le=64, description="Most tokens drafted in one round; the deployed default for requests."
+        default=4,
+        ge=1,
+        le=64,
+        description="Most tokens drafted in one round; the deployed default for requests. With mode medusa the nodes "
+        "of the tree that a step verifies: as many as choices has if absent, 63 for the default tree.",
     )
     accept: Accept = Field(
         default="tokens",
@@ -155,6 +167,22 @@ class Speculation(_Section):
         description="Expected probability that a drafted token is accepted, for the plan's predictions; a prior by "
         "model sizes if absent.",
     )
+    heads: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Medusa heads (mode medusa): hub id or folder of one safetensors file and its config.json; absent "
+        "if the target's own checkpoint holds them, as ModelOpt exports it.",
+    )
+    choices: Literal["default"] | Tree = Field(
+        default="default",
+        description="Tree of guesses that a step verifies (mode medusa), a path for each node such as [0, 2]; default "
+        "is the beginning of Medusa's mc_sim_7b_63 that heads and max_draft_len allow.",
+    )
+    head_accuracies: HeadAccuracies | None = Field(
+        default=None,
+        description="For each Medusa head, the shares of positions where the right token is among its first one, two, "
+        "... guesses (top-1, top-2, ...), for the plan's predictions; a guess if absent.",
+    )
     allow_draft_fallback: bool = Field(
         default=False,
         description="Accept a draft whose context is shorter than limits: beyond it the target goes on alone (engine "
@@ -165,6 +193,11 @@ class Speculation(_Section):
         description="Allow fewer drafted tokens than max_draft_len where measured acceptance and cost ask for it; this "
         "version always drafts max_draft_len.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_draft_len(cls, values: Any) -> Any:
+        return fill_draft_len(values)
 
 
 class Limits(_Section):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from trt_spec.spec.medusa import judge_medusa
 from trt_spec.spec.self_draft import SELF, judge_self_draft
 from trt_spec.util.text import printable
 
@@ -40,12 +41,13 @@ QUANTIZATIONS = {
     "llmapi": ("none", "fp8"),
 }
 MODES = {
-    "engine": ("draft_target", "none"),
+    "engine": ("draft_target", "medusa", "none"),
     "onnx": ("draft_target", "none"),
     "llmapi": ("draft_target", "ngram", "eagle3", "mtp", "none"),
 }
 MODES_WITH_DRAFT = ("draft_target", "eagle3")
 LLMAPI_ONLY_MODES = ("ngram", "eagle3", "mtp")
+ENGINE_ONLY_MODES = ("medusa",)
 _INSTEAD_OF = {"medusa": "eagle3", "lookahead": "ngram"}
 ACCEPTS = {"engine": ("tokens", "logits", "fast_logits"), "onnx": ("tokens", "logits"), "llmapi": ("tokens",)}
 
@@ -163,9 +165,12 @@ def _mode(spec: Spec) -> Iterator[Fault]:
         reason = (
             ": TensorRT-LLM itself refuses it on the PyTorch path, only its own TensorRT engines know it; "
             f"{_INSTEAD_OF[mode]} is the nearest that runs here"
+            + (", or set `backend: engine`" if mode in ENGINE_ONLY_MODES else "")
         )
     elif mode in LLMAPI_ONLY_MODES:
         reason = f"; backend llmapi offers {mode}"
+    elif mode in ENGINE_ONLY_MODES:
+        reason = f"; {mode} is a mode of TensorRT engines: set `backend: engine`"
     yield Fault(("speculation", "mode"), f"found {mode}, backend {backend} expects {_listed(MODES[backend])}{reason}")
 
 
@@ -365,6 +370,18 @@ def _self_draft(spec: Spec) -> Iterator[Fault]:
             yield Fault(("draft", key), message)
 
 
+def _medusa(spec: Spec) -> Iterator[Fault]:
+    heads = spec.speculation.heads
+    if heads is not None and judge_reference(heads) not in ("folder", "hub"):
+        yield Fault(
+            ("speculation", "heads"),
+            f'found "{printable(heads)}", expected a Hugging Face id as owner/name or a folder that starts with '
+            f"{_listed(FOLDER_PREFIXES)}",
+        )
+    for path, message in judge_medusa(spec):
+        yield Fault(path, message)
+
+
 _ModelRule = Callable[["Spec", "Model"], Iterator[tuple[str, str]]]
 _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _version,
@@ -377,6 +394,7 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _host,
     _self_draft,
     _thresholds,
+    _medusa,
     partial(_ports, first="http_port", second="grpc_port"),
     partial(_ports, first="http_port", second="metrics_port"),
     partial(_ports, first="grpc_port", second="metrics_port"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, VerifyFailed
-from trt_spec.serve.contract import DRAFT_MODEL, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
+from trt_spec.serve.contract import DRAFT_MODEL, ENGINE_DRAFTS, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.acceptance import Round
 from trt_spec.verify.load.deadline import Deadline
 from trt_spec.verify.machine import explain_silence, read_gpu_utilization
@@ -134,12 +134,19 @@ class TritonClient:
             ) from error
         for model, role in ROLES.items():
             if not self._is_model_ready(model):
+                if model == DRAFT_MODEL and self._is_model_ready(UNARY_MODEL) and self.engine_drafts:
+                    continue  # the target's own heads draft
                 raise StepFailed(
                     f"{role} not ready: {self.url} does not serve {model}.".capitalize(),
                     remedy="The server's log says why it did not load; deploy again after correcting it.",
                 )
         self._check_orchestrator()
         return f"{metadata.name} {metadata.version}"
+
+    @property
+    def engine_drafts(self) -> bool:
+        """Whether the target drafts inside (Medusa heads): there is no draft model, and nobody tells the counts."""
+        return self.interface(UNARY_MODEL).parameters.get(ENGINE_DRAFTS) == "true"
 
     def interface(self, model: str) -> ModelInterface:
         """What a model declares, read once."""

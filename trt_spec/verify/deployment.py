@@ -21,10 +21,11 @@ _REACHED_AS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
     """Options for the server that ``trtspec serve`` runs on this workspace, or for the spec's own ports if none runs.
 
-    Raises SpecError when server.json of the workspace cannot be read, and for a spec without a draft: there is nothing
-    to compare.
+    Raises SpecError when server.json of the workspace cannot be read, and for a spec without a draft or heads: there is
+    nothing to compare.
     """
-    if spec.draft is None:
+    drafts_inside = spec.speculation.mode == "medusa"
+    if spec.draft is None and not drafts_inside:
         raise SpecError(
             f"The spec {spec.name!r} serves its target alone, so there is no speculation to verify.",
             remedy="Add a draft section, build, deploy and serve it, then verify.",
@@ -35,7 +36,7 @@ def resolve_options(spec: Spec, workspace: Workspace) -> VerifyOptions:
         metrics_url=f"http://{_address(spec, workspace, 'metrics_port')}/metrics",
         tokenizer_folder=engine if (engine / "tokenizer.json").is_file() else None,
         near_tie_gap=near_tie_gap(_resolve_dtype(spec, engine)),
-        num_draft_tokens=spec.speculation.max_draft_len,
+        num_draft_tokens=None if drafts_inside else spec.speculation.max_draft_len,
         max_tokens=min(DEFAULT_MAX_TOKENS, spec.limits.max_output_len),
         models={role: _describe_model(model) for role, model in spec.models().items()},
         report_folder=workspace.reports,

@@ -103,9 +103,12 @@ def judge_divergence(
     return Judgement(outcome, position, expected, found, gap, near_ties=int(outcome == "near_tie"))
 
 
-def judge_run(judgements: Sequence[Judgement], drafted_tokens: int) -> RunVerdict:
-    """Verdict over all prompts; a run that never drafted proves nothing about speculation and fails."""
+def judge_run(judgements: Sequence[Judgement], drafted_tokens: int | None) -> RunVerdict:
+    """Verdict over all prompts; a run that never drafted proves nothing about speculation and fails.
+
+    ``drafted_tokens`` is None where the engine drafts inside and tells no counts.
+    """
     counts = {name: sum(item.outcome == name for item in judgements) for name in ("same", "near_tie", "different")}
     lossless = counts["different"] == 0
-    verdict: Verdict = "different" if not lossless else "lossless" if drafted_tokens > 0 else "never_drafted"
+    verdict: Verdict = "different" if not lossless else "lossless" if drafted_tokens != 0 else "never_drafted"
     return RunVerdict(verdict, lossless, verdict == "lossless", **counts)

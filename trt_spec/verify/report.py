@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DIRECT_REFERENCE = "target engine called directly"
 ORCHESTRATOR_REFERENCE = "orchestrator without drafts"
+INSIDE = "which drafts with its own heads as well: compare with a deployment of speculation.mode none"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from trt_spec.verify.measure import (
 from trt_spec.verify.reference import DirectReference, judge_against_orchestrator
 from trt_spec.verify.report import (
     DIRECT_REFERENCE,
+    INSIDE,
     ORCHESTRATOR_REFERENCE,
     Conditions,
     PromptReport,
@@ -184,8 +185,8 @@ class _Run:
     def _warm_up(self, prompt: Prompt) -> None:
         """Not counted. Goes leg by leg, so that an error names the first model that does not work by itself."""
         if self.tokenizer:
-            self.progress("the target alone, the draft alone, then both together")
-            for model in (TARGET_MODEL, DRAFT_MODEL):
+            self.progress("every engine by itself, then the whole")
+            for model in (TARGET_MODEL,) if self.client.engine_drafts else (TARGET_MODEL, DRAFT_MODEL):
                 self.client.generate_from_ids(
                     model, self._ids(prompt), _WARM_UP_TOKENS, self.tokenizer.end_ids, label="the warm-up"
                 )
@@ -231,17 +232,22 @@ class _Run:
         acceptance = measure_acceptance(rounds)
         plain = summarise_side([result.pair.plain for result in results])
         speculative = summarise_side([result.pair.speculative for result in results])
-        verdict = judge_run([result.judgement for result in results], acceptance.drafted)
+        inside = self.client.engine_drafts
+        verdict = judge_run([result.judgement for result in results], None if inside else acceptance.drafted)
+        reference = DIRECT_REFERENCE if self.reference else ORCHESTRATOR_REFERENCE
         return Report(
             lossless=verdict.lossless,
             acceptance=acceptance,
             plain=plain,
             speculative=speculative,
-            speedup=measure_speedup(speculative.tokens_per_s, plain.tokens_per_s),
-            speedup_of_medians=measure_speedup(speculative.median_tokens_per_s, plain.median_tokens_per_s),
-            speedup_of_pairs=measure_speedup_of_pairs([result.pair for result in results]),
+            # With heads in the engine both sides are the same requests: their ratio would say nothing of the heads.
+            speedup=None if inside else measure_speedup(speculative.tokens_per_s, plain.tokens_per_s),
+            speedup_of_medians=None
+            if inside
+            else measure_speedup(speculative.median_tokens_per_s, plain.median_tokens_per_s),
+            speedup_of_pairs=None if inside else measure_speedup_of_pairs([result.pair for result in results]),
             verdict=verdict,
-            reference=DIRECT_REFERENCE if self.reference else ORCHESTRATOR_REFERENCE,
+            reference=f"{reference}, {INSIDE}" if inside else reference,
             target_alone=self.reference.speed() if self.reference else None,
             draft_alone=draft_alone,
             prompts=tuple(map(_report_prompt, results)),

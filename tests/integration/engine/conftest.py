@@ -6,16 +6,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from trt_spec.build.source.medusa_heads import HEADS_NAME
 from trt_spec.cli.main import main
+from trt_spec.plan.facts import resolve_facts
+from trt_spec.plan.medusa_heads import MedusaHeads, head_tensors
 from trt_spec.plan.workspace import Workspace
+from trt_spec.util.safetensors_header import render_header
 
 ROOT = Path(__file__).parents[3]
 STANDINS = ROOT / "tests" / "standins"
@@ -145,3 +151,19 @@ def container(machine: Machine) -> Machine:
     """The same host with docker; the tools are inside the image only."""
     machine.install_programs("docker", "trtllm-build")
     return machine
+
+
+@pytest.fixture
+def write_heads() -> Callable[[Path, Path], None]:
+    """write_heads(folder, model) -> three random Medusa heads for the model in ``folder``."""
+
+    def write(folder: Path, model: Path) -> None:
+        facts = resolve_facts(json.loads((model / "config.json").read_text()), source=str(model))
+        rows = [(name, "F16", shape) for name, shape, _ in head_tensors(MedusaHeads(3, 1), facts)]
+        numbers = np.random.default_rng(5)
+        data = b"".join(numbers.normal(0, 0.1, shape).astype("<f2").tobytes() for _, _, shape in rows)
+        folder.mkdir()
+        (folder / HEADS_NAME).write_bytes(render_header(rows) + data)
+        (folder / "config.json").write_text(json.dumps({"medusa_num_heads": 3, "medusa_num_layers": 1}))
+
+    return write

@@ -142,6 +142,38 @@ def test_hub_models_are_fetched_at_a_commit_that_is_recorded(native, hub):
     assert hub.sent == sent
 
 
+def heads_spec(native) -> Path:
+    path = native.folder / "heads.yaml"
+    values = {
+        "name": "tiny",
+        "backend": "engine",
+        "hardware": {"gpu": "H200", "gpus": 4},
+        "target": {"model": "owner/target"},
+        "speculation": {"mode": "medusa", "heads": "owner/heads", "max_draft_len": 5},
+        "limits": {"max_batch_size": 4, "max_input_len": 64, "max_output_len": 30},
+    }
+    path.write_text(json.dumps(values))
+    return path
+
+
+def test_medusa_heads_are_planned_by_their_header_and_fetched(native, hub, write_heads):
+    write_heads(native.folder / "theirs", native.models / "target")
+    hub.files["owner/heads"] = {path.name: path.read_bytes() for path in (native.folder / "theirs").iterdir()}
+    result = native.build(heads_spec(native))
+    assert result.exit_code == 0, result.output
+    assert "Built fetch-target, fetch-heads, convert-target, engine-target." in result.stderr
+    assert "owner/heads/medusa_lm_head.safetensors" in hub.sent
+    assert (source(native, "heads") / "medusa_lm_head.safetensors").is_file()
+    assert "Nothing to do" in native.build(heads_spec(native)).stderr
+
+
+def test_medusa_heads_that_the_hub_has_pickled_are_refused(native, hub):
+    hub.files["owner/heads"] = {"config.json": b"{}", "medusa_lm_head.pt": b"pickle"}
+    result = native.build(heads_spec(native))
+    assert result.exit_code == 2
+    assert "owner/heads has no medusa_lm_head.safetensors on the hub" in " ".join(result.output.split())
+
+
 def test_another_revision_is_another_model(native, hub):
     native.build(hub_spec(native))
     result = native.build(hub_spec(native, revision="v1"))

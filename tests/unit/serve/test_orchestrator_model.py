@@ -213,6 +213,16 @@ def test_an_answer_counts_what_was_drafted_and_accepted(start):
     assert len(request.responses) == 1
 
 
+def test_a_target_that_drafts_inside_is_not_said_to_draft_nothing(start, triton):
+    model = start(tensorrt_llm_draft_model_name="", max_draft_len=0, draft_vocab_size=0, engine_drafts="true")
+    request = FakeRequest("a", return_perf_metrics=True)
+    model.execute([request])
+    told = request.wait()
+    assert text_of(told)
+    assert sorted(told.outputs) == ["output_ids", "text_output"]
+    assert {name for name, _ in triton.calls} == {"target"}
+
+
 def test_a_stream_sends_a_response_a_round(start):
     request, whole = FakeRequest("a", stream=True), FakeRequest("a")
     model = start(decoupled=True)

@@ -77,7 +77,7 @@ BROKEN = [
     ("engine", {"tensorrt_llm": "1.0.0rc2"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
     ("onnx", {"tensorrt_llm": "1.0.0"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
     ("engine", {"tensorrt_llm": "0.16.0"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
-    ("engine", {"speculation.mode": "lookahead"}, "speculation.mode", "draft_target or none"),
+    ("engine", {"speculation.mode": "lookahead"}, "speculation.mode", "draft_target, medusa or none"),
     (
         "engine",
         {"draft": ..., "build_flags.draft": {"a": 1}, "speculation.mode": "none"},

@@ -96,6 +96,7 @@ class Behaviour:
     prefix_id: int | None = None  # the orchestrator tokenises differently: this id in front
     engine_dtypes: dict[str, str] = field(default_factory=dict)
     max_draft_len: str = "4"
+    engine_drafts: bool = False  # the target drafts inside: no draft model, and no counts in answers
 
 
 def rate(context: Sequence[int]) -> tuple[int, int]:
@@ -166,7 +167,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         return service_pb2.ServerMetadataResponse(name="fake-triton", version="0.0")
 
     def ModelReady(self, request, context):  # noqa: N802
-        return service_pb2.ModelReadyResponse(ready=request.name not in self.behaviour.not_ready)
+        absent = ("tensorrt_llm_draft",) if self.behaviour.engine_drafts else ()
+        return service_pb2.ModelReadyResponse(ready=request.name not in (*self.behaviour.not_ready, *absent))
 
     def ModelStatistics(self, request, context):  # noqa: N802
         response = service_pb2.ModelStatisticsResponse()
@@ -186,6 +188,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
                 tensors.add(name=name, data_type=model_config_pb2.DataType.Value(f"TYPE_{dtype}"), dims=[-1])
         config.parameters["max_draft_len"].string_value = self.behaviour.max_draft_len
         config.parameters["draft_source"].string_value = self.behaviour.draft_source
+        if self.behaviour.engine_drafts:
+            config.parameters["engine_drafts"].string_value = "true"
         return service_pb2.ModelConfigResponse(config=config)
 
     def ModelInfer(self, request, context):  # noqa: N802
@@ -262,9 +266,13 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         if behaviour.leak and length:
             said += self._last_text
         self._last_text = text
-        return {
+        answer = {
             "text_output": np.asarray([said.encode()], dtype=object),
             "output_ids": np.asarray(output, dtype=np.int32),
+        }
+        if behaviour.engine_drafts:
+            return answer
+        return answer | {
             "round_draft_tokens": np.asarray(drafted, dtype=np.int32),
             "round_accepted_draft_tokens": np.asarray(accepted, dtype=np.int32),
             "total_draft_tokens": np.asarray([sum(drafted) + behaviour.wrong_totals], dtype=np.int32),

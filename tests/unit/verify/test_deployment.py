@@ -77,3 +77,11 @@ def test_broken_server_file_is_named(workspace: Workspace, content: str) -> None
     (workspace.root / "server.json").write_text(content, encoding="utf-8")
     with pytest.raises(SpecError, match=r"server\.json"):
         resolve_options(make_spec(), workspace)
+
+
+def test_a_target_with_heads_of_its_own_has_no_draft_to_name(workspace: Workspace) -> None:
+    values = make_spec("engine").model_dump(mode="json", exclude={"draft", "speculation"})
+    spec = Spec.model_validate({**values, "speculation": {"mode": "medusa", "heads": "/models/heads"}})
+    options = resolve_options(spec, workspace)
+    assert options.num_draft_tokens is None
+    assert set(options.models) == {"target"}

@@ -62,6 +62,20 @@ def test_honest_server_passes(options: VerifyOptions, tmp_path: Path) -> None:
     assert DIRECT_REFERENCE in markdown and "| two |" in markdown and "draft alone" in markdown
 
 
+@pytest.mark.parametrize("has_tokenizer", [True, False])
+def test_a_target_that_drafts_inside(options: VerifyOptions, fake_triton, has_tokenizer: bool) -> None:
+    fake_triton.behaviour.engine_drafts, fake_triton.behaviour.max_draft_len = True, "0"
+    report = run_verify(options if has_tokenizer else replace(options, tokenizer_folder=None))
+    check_report(report)
+    assert report.verdict.passed and report.lossless
+    assert (report.acceptance.rounds, report.speedup, report.speedup_of_pairs) == (0, None, None)
+    assert "drafts with its own heads as well" in report.reference
+    assert "tensorrt_llm_draft" not in {name for name, _ in fake_triton.requests}
+    fake_triton.behaviour.max_draft_len, fake_triton.behaviour.corrupt_from = "4", 2
+    with pytest.raises(VerifyFailed, match="differ from the reference"):
+        check_report(run_verify(options if has_tokenizer else replace(options, tokenizer_folder=None)))
+
+
 def test_sides_run_in_alternating_order_after_the_reference(options: VerifyOptions, fake_triton) -> None:
     run_verify(options)
     counted = [

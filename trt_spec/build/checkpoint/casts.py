@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trt_spec.build.checkpoint.float8 import NAN_BITS
+from trt_spec.build.checkpoint.float8 import NAN_BITS, decode_table
 from trt_spec.util.bfloat16 import bf16_bits, bf16_to_float32
 
 Bits = npt.NDArray[Any]
@@ -29,7 +29,9 @@ _NOT_FINITE = {"F32": 0x7F800000, "F16": 0x7C00, "BF16": 0x7F80, "F8_E4M3": NAN_
 
 
 def widen(bits: Bits, dtype: str) -> npt.NDArray[np.float32]:
-    """Float32 values of BF16, F16 or F32 bits: a new array."""
+    """Float32 values of BF16, F16, F32 or FP8 bits: a new array."""
+    if dtype == "F8_E4M3":
+        return decode_table()[bits]
     if dtype == "BF16":
         return bf16_to_float32(bits)
     if dtype == "F16":

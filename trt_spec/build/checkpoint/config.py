@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trt_spec.build.checkpoint.families import find_family
+from trt_spec.build.checkpoint.medusa import render_medusa_config
 from trt_spec.build.checkpoint.shard import Sharding
 from trt_spec.plan.tensors import Split
 
@@ -20,10 +21,18 @@ _MAPPING_LATER: dict[str, Any] = {
 }
 
 
-def render_config(sharding: Sharding, source_config: Mapping[str, Any]) -> dict[str, Any]:
-    """The document; ``source_config`` is the Hugging Face config.json, whose rotary scaling is passed on verbatim."""
+def render_config(
+    sharding: Sharding, source_config: Mapping[str, Any], quantization: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The document; ``source_config`` is the Hugging Face config.json, whose rotary scaling is passed on verbatim.
+
+    ``quantization`` is that section of hf_quant_config.json, which goes into Medusa checkpoints as it is.
+    """
     split = sharding.split
     facts = split.facts
+    if split.medusa is not None:
+        scaling = _rotary_scaling(source_config)
+        return render_medusa_config(split, source_config, scaling, quantization or {}, sharding.max_draft_len)
     return {
         "mlp_bias": facts.mlp_bias,
         "attn_bias": facts.qkv_bias,

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from trt_spec.build.checkpoint.config import render_config
 from trt_spec.build.checkpoint.options import ConvertOptions, Resolved, resolve_conversion
 from trt_spec.build.checkpoint.outputs import RankPlan
 from trt_spec.build.checkpoint.shard import plan_ranks
-from trt_spec.build.checkpoint.source import MappedSource, Source, load_source
+from trt_spec.build.checkpoint.source import MappedSource, Source, load_source, with_heads
 from trt_spec.build.checkpoint.workplace import FinishedRank, Workplace, check_output, open_workplace
 from trt_spec.build.checkpoint.write import Work, write_rank
 from trt_spec.build.source.shards import load_json_object
@@ -69,6 +69,8 @@ def run_convert(options: ConvertOptions, report: Callable[[Progress], None]) -> 
     """
     started = time.monotonic()
     source = load_source(options.model)
+    if options.medusa is not None and options.medusa.heads is not None:
+        source = with_heads(source, options.medusa.heads)
     resolved = resolve_conversion(options, source)
     plans = plan_ranks(resolved.sharding, source.tensors)
     params, inputs = _identify(options, resolved, source)
@@ -124,10 +126,13 @@ def _identify(options: ConvertOptions, resolved: Resolved, source: Source) -> tu
         "tensorrt_llm": options.tensorrt_llm,
         "dialect": split.dialect,
     }
+    if split.medusa is not None:
+        params["medusa"] = {**asdict(split.medusa), "max_draft_len": sharding.max_draft_len}
     inputs = {name: digest_sha256(source.folder / name) for name in _HASHED_KEYS if (source.folder / name).is_file()}
     for shard in source.shards:
         status = shard.stat()
-        inputs[shard.name] = f"{status.st_size} bytes, modified {status.st_mtime_ns} ns"
+        name = shard.name if shard.parent == source.folder else f"heads/{shard.name}"
+        inputs[name] = f"{status.st_size} bytes, modified {status.st_mtime_ns} ns"
     return params, inputs
 
 
@@ -264,12 +269,17 @@ def _write_small_files(
 ) -> None:
     """config.json, then the manifest with the digests of everything: a folder without it is not finished."""
     config = place.root / CONFIG_NAME
-    _write_text(config, render_config(job.resolved.sharding, job.source.files.config))
+    _write_text(config, _render_config(job))
     files = {CONFIG_NAME: {"bytes": config.stat().st_size, "sha256": digest_sha256(config)}}
     for plan in job.plans:
         rank = finished[plan.file_name]
         files[plan.file_name] = {"bytes": rank.bytes, "sha256": rank.sha256}
     _write_text(place.root / MANIFEST_FILE, {**manifest, "files": files})
+
+
+def _render_config(job: Job) -> dict[str, Any]:
+    files = job.source.files
+    return render_config(job.resolved.sharding, files.config, files.quantization.get("quantization"))
 
 
 def _write_text(path: Path, document: Mapping[str, Any]) -> None:

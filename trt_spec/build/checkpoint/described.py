@@ -12,8 +12,12 @@ from trt_spec.build.checkpoint.families import ARCHITECTURES
 from trt_spec.build.source.shards import load_json_object
 from trt_spec.errors import SpecError, VerifyFailed
 from trt_spec.plan.facts import FAMILIES, MAX_SIZE, ModelFacts
+from trt_spec.plan.medusa_heads import MAX_LAYERS as MAX_HEAD_LAYERS
+from trt_spec.plan.medusa_heads import MEDUSA_ARCHITECTURE, MedusaHeads
 from trt_spec.plan.tensors import STORED, Split
+from trt_spec.spec.medusa import MAX_DEPTH
 
+READ = (*ARCHITECTURES, MEDUSA_ARCHITECTURE)
 MAX_RANKS = 4096
 MAX_LAYERS = 10_000  # the deepest published models have a few hundred
 _SHOWN_CHARACTERS = 60
@@ -50,6 +54,7 @@ def load_split(path: Path) -> Split:
             remedy=_REMEDY,
         )
     names: dict[object, str] = {algorithm: name for name, algorithm in ALGORITHMS.items()}
+    is_medusa = config["architecture"] == MEDUSA_ARCHITECTURE
     return Split(
         _read_facts(values, layers),
         names[quantization.raw.get("quant_algo")],  # type: ignore[arg-type]
@@ -60,7 +65,12 @@ def load_split(path: Path) -> Split:
         "1.3.0rc3" if "attn_tp_size" in mapping.raw else "0.17",
         values.axis("embedding_sharding_dim") if values.flag("use_parallel_embedding") else None,
         bool(quantization.raw.get("use_meta_recipe")),
+        _read_heads(values) if is_medusa else None,
     )
+
+
+def _read_heads(values: _Values) -> MedusaHeads:
+    return MedusaHeads(values.whole("num_medusa_heads", MAX_DEPTH), values.whole("num_medusa_layers", MAX_HEAD_LAYERS))
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -86,11 +96,16 @@ def _check_kind(path: Path, config: Mapping[str, Any]) -> None:
     architecture = config.get("architecture")
     if not isinstance(architecture, str):
         raise VerifyFailed(f"{path}: architecture is {_shown(architecture)}, expected a name.", remedy=_REMEDY)
-    if architecture not in ARCHITECTURES:
-        kind = "Medusa checkpoints" if "medusa" in architecture.lower() else f"checkpoints of {architecture[:60]!r}"
+    if architecture not in READ:
         raise UnreadCheckpoint(
-            f"{kind} are not read in this version of trtspec.",
-            remedy=f"Nothing is wrong with that by itself; read are {', '.join(ARCHITECTURES)}.",
+            f"checkpoints of {architecture[:60]!r} are not read in this version of trtspec.",
+            remedy=f"Nothing is wrong with that by itself; read are {', '.join(READ)}.",
+        )
+    if architecture == MEDUSA_ARCHITECTURE and config.get("model_type") != "llama":
+        raise UnreadCheckpoint(
+            f"Medusa checkpoints of model_type {_shown(config.get('model_type'))} are not read in this version of "
+            "trtspec.",
+            remedy='Nothing is wrong with that by itself; read are those of "llama".',
         )
     quantization = config.get("quantization")
     algorithm = quantization.get("quant_algo") if isinstance(quantization, Mapping) else None
@@ -99,21 +114,32 @@ def _check_kind(path: Path, config: Mapping[str, Any]) -> None:
             f"checkpoints with quant_algo {_shown(algorithm)} are not read in this version of trtspec.",
             remedy=f"Nothing is wrong with that by itself; read are {', '.join(map(_shown, ALGORITHMS.values()))}.",
         )
+    if architecture == MEDUSA_ARCHITECTURE and algorithm is not None:
+        raise UnreadCheckpoint(
+            "quantised Medusa checkpoints are not read in this version of trtspec: none is recorded.",
+            remedy="Nothing is wrong with that by itself; read are unquantised ones.",
+        )
 
 
 def _read_facts(values: _Values, layers: int) -> ModelFacts:
     architecture = values.raw["architecture"]
-    attention_bias = values.flag("attn_bias")
+    is_medusa = architecture == MEDUSA_ARCHITECTURE
+    if is_medusa:
+        architecture = "LlamaForCausalLM"
+    heads, hidden = values.whole("num_attention_heads"), values.whole("hidden_size")
+    # NVIDIA's Medusa script says neither biases nor, where it follows, the head size.
+    attention_bias = not is_medusa and values.flag("attn_bias")
+    follows = is_medusa and "head_size" not in values.raw
     return ModelFacts(
         architecture=architecture,
         family=FAMILIES[architecture],
         vocab_size=values.whole("vocab_size"),
-        hidden_size=values.whole("hidden_size"),
+        hidden_size=hidden,
         intermediate_size=values.whole("intermediate_size"),
         layers=layers,
-        heads=values.whole("num_attention_heads"),
+        heads=heads,
         kv_heads=values.whole("num_key_value_heads"),
-        head_dim=values.whole("head_size"),
+        head_dim=hidden // heads if follows else values.whole("head_size"),
         max_position_embeddings=values.whole("max_position_embeddings"),
         # These decide values, not shapes.
         rms_norm_eps=0.0,
@@ -122,7 +148,7 @@ def _read_facts(values: _Values, layers: int) -> ModelFacts:
         tied_embeddings=False,
         qkv_bias=attention_bias,
         output_bias=attention_bias and architecture != "Qwen2ForCausalLM",
-        mlp_bias=values.flag("mlp_bias"),
+        mlp_bias=not is_medusa and values.flag("mlp_bias"),
         dtype=values.choice("dtype", tuple(STORED)),
         eos_ids=(),
     )

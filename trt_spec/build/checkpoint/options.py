@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,6 +14,8 @@ from trt_spec.build.checkpoint.source import Source
 from trt_spec.build.source.shards import CONFIG_NAME
 from trt_spec.errors import SpecError
 from trt_spec.plan.facts import ModelFacts, resolve_facts
+from trt_spec.plan.medusa_heads import MedusaHeads, holds_heads, resolve_heads
+from trt_spec.plan.medusa_target import check_medusa_target
 from trt_spec.plan.shapes import valid_tensor_parallel
 from trt_spec.plan.source_quantization import SPEC_NAMES, UNQUANTISED, resolve_source_quantization
 from trt_spec.plan.tensors import Split
@@ -21,6 +23,17 @@ from trt_spec.spec.model import DEFAULT_TENSORRT_LLM, Dtype, KvCacheDtype, Quant
 
 AskedQuantization = Literal["auto", Quantization]
 CLAMP = (-1200.0, 1200.0)  # NVIDIA's default bound of activations in rowwise FP8
+
+
+@dataclass(frozen=True)
+class MedusaOptions:
+    """Write a Medusa checkpoint: ``heads`` is the folder of the heads, None if the source holds them itself.
+
+    ``max_draft_len`` is the most nodes of the tree that an engine of it verifies.
+    """
+
+    heads: Path | None
+    max_draft_len: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,7 @@ class ConvertOptions:
     embedding_axis: Literal[0, 1] | None = None
     tensorrt_llm: str = DEFAULT_TENSORRT_LLM
     workers: int | None = None
+    medusa: MedusaOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,7 @@ def resolve_conversion(options: ConvertOptions, source: Source) -> Resolved:
     meta_recipe = _resolve_meta_recipe(options, quantization, stored_fp8, source)
     kv_cache_dtype, kv_warnings = _resolve_kv_cache(options, quantization, source)
     dtype, dtype_warnings = _resolve_dtype(options.dtype, facts)
+    heads, head_warnings = _resolve_heads(options, quantization, facts, source)
     split = Split(
         facts,
         quantization,
@@ -76,10 +91,39 @@ def resolve_conversion(options: ConvertOptions, source: Source) -> Resolved:
         dialect.dialect,
         options.embedding_axis,
         meta_recipe,
+        heads,
     )
     clamp = _resolve_clamp(source.files.config, quantization)
-    sharding = Sharding(split, stored_fp8, clamp, ties_head=_ties_head(facts, source))
-    return Resolved(sharding, dialect, (*source.warnings, *dtype_warnings, *kv_warnings, *_warn_replicated(split)))
+    draft_len = 0 if options.medusa is None else options.medusa.max_draft_len
+    sharding = Sharding(split, stored_fp8, clamp, _ties_head(facts, source), draft_len)
+    warnings = (*source.warnings, *dtype_warnings, *kv_warnings, *head_warnings, *_warn_replicated(split))
+    return Resolved(sharding, dialect, warnings)
+
+
+def _resolve_heads(
+    options: ConvertOptions, quantization: Quantization, facts: ModelFacts, source: Source
+) -> tuple[MedusaHeads | None, tuple[str, ...]]:
+    """The heads to write, and what to tell of them. Raises SpecError for the first thing that stands against them."""
+    if options.medusa is None:
+        if holds_heads(source.files):
+            raise SpecError(
+                f"{source.folder} holds Medusa heads, which a plain checkpoint has no place for.",
+                remedy="Add --medusa-draft-len N, the nodes of the tree, to write a Medusa checkpoint.",
+            )
+        return None, ()
+    target = replace(source.files, tensors=source.tensors)
+    heads, findings = resolve_heads(target, facts, source.heads)
+    split = options.tensor_parallel, options.pipeline_parallel
+    findings = (*findings, *(check_medusa_target(facts, heads, *split) if heads is not None else ()))
+    for finding in findings:
+        if finding.severity == "refuse":
+            raise SpecError(finding.message, remedy=finding.remedy)
+    if quantization == "fp8_rowwise":
+        raise SpecError(
+            "quantization fp8_rowwise is not written for Medusa checkpoints.",
+            remedy="Use none, or a ModelOpt checkpoint in FP8 that holds its heads.",
+        )
+    return heads, tuple(finding.message for finding in findings if finding.severity == "warn")
 
 
 def _resolve_quantization(asked: AskedQuantization, stored: str) -> Quantization:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from trt_spec.build.checkpoint.families import find_family
 from trt_spec.build.checkpoint.mapping import Part, Row, resolve_sizes
+from trt_spec.build.checkpoint.medusa import OURS as MEDUSA
+from trt_spec.build.checkpoint.medusa import head_recipe, source_prefix
 from trt_spec.build.checkpoint.outputs import (
     Cast,
     Constant,
@@ -42,13 +44,14 @@ class Sharding:
     """How one source becomes rank files.
 
     ``stored_fp8`` says that the source's own quantised weights are taken over; ``clamp`` bounds activations (and, where
-    rows are quantised here, weights) in rowwise FP8.
+    rows are quantised here, weights) in rowwise FP8. ``max_draft_len`` is that of a Medusa checkpoint.
     """
 
     split: Split
     stored_fp8: bool
     clamp: tuple[float, float] | None
     ties_head: bool
+    max_draft_len: int = 0
 
 
 @dataclass
@@ -127,6 +130,8 @@ class _RankPlanner:
     def _recipe(self, row: TensorRow, name: str, layer: int | None) -> Recipe:
         if layer is None and "." not in row.name:
             return RotaryTable()
+        if name.startswith(MEDUSA):
+            return self._head(name)
         ours, _, attribute = row.name.rpartition(".")
         if attribute == "clamp_val":
             assert self.sharding.clamp is not None
@@ -143,6 +148,12 @@ class _RankPlanner:
             return self._stored_row_scales(source, parts) if self.sharding.stored_fp8 else WrittenWithWeight()
         scale = {"weights_scaling_factor": "weight_scale", "activation_scaling_factor": "input_scale"}[attribute]
         return Largest(self._scalars(parts, scale))
+
+    def _head(self, name: str) -> Recipe:
+        split, headers = self.sharding.split, self.headers
+        assert split.medusa is not None
+        rank, prefix = (self.tensor_rank, split.tensor_parallel), source_prefix(headers.tensors)
+        return head_recipe(name, split.medusa, self.facts, rank, prefix, headers.take)
 
     def _weight(self, source: Row, parts: list[Part], row: TensorRow, name: str) -> Recipe:
         quantised = row.dtype == FP8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from trt_spec.build.checkpoint.casts import STORAGE, Bits, widen
 from trt_spec.build.checkpoint.outputs import Piece
+from trt_spec.build.source.medusa_heads import find_head_file, load_head_spans, read_head_folder
 from trt_spec.build.source.resolve import check_model_folder
 from trt_spec.build.source.shards import load_tensor_spans
 from trt_spec.build.source.small_files import load_small_files
@@ -23,12 +24,16 @@ from trt_spec.util.safetensors_header import TensorSpan
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint folder by its small files and headers; ``warnings`` are what is odd about it, in sentences."""
+    """A checkpoint folder by its small files and headers; ``warnings`` are what is odd about it, in sentences.
+
+    ``heads`` are Medusa heads of a folder of their own; their tensors are among ``spans``.
+    """
 
     folder: Path
     files: ModelFiles
     spans: Mapping[str, tuple[Path, TensorSpan]]
     warnings: tuple[str, ...] = ()
+    heads: ModelFiles | None = None
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
@@ -58,6 +63,14 @@ def load_source(folder: Path) -> Source:
     )
     warnings = (f"{', '.join(foreign)}: not part of the checkpoint's index, not read.",) if foreign else ()
     return Source(folder, files, spans, warnings)
+
+
+def with_heads(source: Source, folder: Path) -> Source:
+    """The same checkpoint with the Medusa heads of ``folder``. Raises SpecError for a folder without readable heads."""
+    files = read_head_folder(folder, str(folder))
+    file, spans = find_head_file(folder), load_head_spans(folder)
+    assert file is not None
+    return replace(source, heads=files, spans={**source.spans, **{name: (file, span) for name, span in spans.items()}})
 
 
 @dataclass

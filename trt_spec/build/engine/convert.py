@@ -12,11 +12,14 @@ from trt_spec.plan.steps import Step
 
 
 def convert_checkpoint(
-    step: Step, source: Path, output: Path, context: Context
+    step: Step, source: Path, heads: Path | None, output: Path, context: Context
 ) -> tuple[dict[str, Any], list[Finding]]:
-    """Write the TensorRT-LLM checkpoint of ``source`` to ``output``; what to record of it, and the warnings."""
+    """Write the TensorRT-LLM checkpoint of ``source`` to ``output``; what to record of it, and the warnings.
+
+    ``heads`` is the folder of the Medusa heads, None for a step without any, or with a source that holds them.
+    """
     from trt_spec.build.checkpoint.convert import Progress, run_convert
-    from trt_spec.build.checkpoint.options import ConvertOptions
+    from trt_spec.build.checkpoint.options import ConvertOptions, MedusaOptions
 
     def tell(progress: Progress) -> None:
         if context.stop.is_set():
@@ -35,6 +38,7 @@ def convert_checkpoint(
             quantization=params["quantization"],
             kv_cache_dtype=params["kv_cache_dtype"],
             tensorrt_llm=params["tensorrt_llm"],
+            medusa=MedusaOptions(heads, params["medusa"]["max_draft_len"]) if "medusa" in params else None,
         ),
         tell,
     )

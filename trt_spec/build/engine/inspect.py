@@ -15,6 +15,7 @@ from typing import Any
 from trt_spec.plan.facts import ModelFacts
 from trt_spec.plan.finding import Finding, Severity
 from trt_spec.plan.limits import EngineLimits
+from trt_spec.plan.medusa_heads import MEDUSA_ARCHITECTURE, MedusaHeads
 from trt_spec.plan.steps import SPECULATIVE_DECODING_MODE
 from trt_spec.plan.toolchain import Profile
 from trt_spec.plan.trtllm_argv import LOGITS_DTYPE, resolve_dtype
@@ -28,13 +29,14 @@ _MISSING = "nothing"
 
 @dataclass(frozen=True)
 class Expected:
-    """What one engine was planned as."""
+    """What one engine was planned as; ``medusa`` are the heads that it holds."""
 
     role: Role
     model: Model
     facts: ModelFacts
     limits: EngineLimits
     profile: Profile
+    medusa: MedusaHeads | None = None
 
 
 def inspect_engine(folder: Path, expected: Expected) -> tuple[Finding, ...]:
@@ -50,6 +52,7 @@ def inspect_engine(folder: Path, expected: Expected) -> tuple[Finding, ...]:
         *_check_version(config, expected),
         *_check_files(folder, expected),
         *_check_speculation(build, expected),
+        *_check_medusa(pretrained, expected),
         *_check_limits(build, expected),
         *_check_logits(build, pretrained, expected),
         *_check_attention(build, plugins, expected),
@@ -111,7 +114,8 @@ def _check_files(folder: Path, expected: Expected) -> Iterator[Finding]:
 
 
 def _check_speculation(build: Mapping[str, Any], expected: Expected) -> Iterator[Finding]:
-    mode = "draft_tokens_external" if expected.limits.max_draft_len else "none"
+    drafts = "medusa" if expected.medusa is not None else "draft_tokens_external"
+    mode = drafts if expected.limits.max_draft_len else "none"
     wanted = SPECULATIVE_DECODING_MODE[mode]
     if build.get("speculative_decoding_mode") != wanted:
         yield _differ(
@@ -123,6 +127,22 @@ def _check_speculation(build: Mapping[str, Any], expected: Expected) -> Iterator
         )
     if build.get("max_draft_len") != expected.limits.max_draft_len:
         yield _differ(expected, "max_draft_len", build.get("max_draft_len"), expected.limits.max_draft_len)
+
+
+def _check_medusa(pretrained: Mapping[str, Any], expected: Expected) -> Iterator[Finding]:
+    """The runtime reads these of the checkpoint's section, not of the build's (gptJsonConfig.cpp)."""
+    if expected.medusa is None:
+        return
+    planned = {
+        "architecture": MEDUSA_ARCHITECTURE,
+        "max_draft_len": expected.limits.max_draft_len,
+        "num_medusa_heads": expected.medusa.count,
+        "num_medusa_layers": expected.medusa.layers,
+    }
+    for key, wanted in planned.items():
+        if pretrained.get(key) != wanted:
+            why = "the runtime sizes its tree by what the engine says of its checkpoint"
+            yield _differ(expected, f"pretrained_{key}", pretrained.get(key), wanted, why=why)
 
 
 def _check_limits(build: Mapping[str, Any], expected: Expected) -> Iterator[Finding]:

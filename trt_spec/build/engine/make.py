@@ -56,9 +56,9 @@ def make_source(step: Step, bench: Bench, output: Path, context: Context) -> Map
     return {**record, "commit": read_commit(output)}
 
 
-def make_converted(step: Step, source: Path, bench: Bench, output: Path, context: Context) -> Mapping[str, Any]:
-    """Convert with trtspec's own converter; the tokenizer's files come along for the engine."""
-    record, findings = convert_checkpoint(step, source, output, context)
+def make_converted(step: Step, source: Path, heads: Path | None, output: Path, context: Context) -> Mapping[str, Any]:
+    """Convert with trtspec's own converter, Medusa heads too; the tokenizer's files come along for the engine."""
+    record, findings = convert_checkpoint(step, source, heads, output, context)
     _keep_tokenizer(source, output)
     return {**record, "findings": [asdict(finding) for finding in findings]}
 
@@ -90,8 +90,9 @@ def make_engine(
     (checkpoint,) = step.inputs
     record = _run_tool(step, step.argv, (), gpus, bench, output, context)
     assert plan.engine is not None
-    role = step.role
-    expected = Expected(role, plan.spec.models()[role], plan.facts[role], plan.engine.limits[role], plan.engine.profile)
+    role, engine = step.role, plan.engine
+    medusa = engine.medusa.heads if engine.medusa is not None and role == "target" else None
+    expected = Expected(role, plan.spec.models()[role], plan.facts[role], engine.limits[role], engine.profile, medusa)
     findings = inspect_engine(output, expected)
     if is_refused(findings):
         _refuse(step, findings, Path(record["log"]), output)

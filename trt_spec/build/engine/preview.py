@@ -206,7 +206,10 @@ def _expectations(plan: Plan, step: Step) -> dict[str, Any]:
     """What must stand in the engine's config.json, by path; text in lower case."""
     assert plan.engine is not None
     limits, model = plan.engine.limits[step.role], plan.spec.models()[step.role]
+    medusa = plan.engine.medusa if step.role == "target" else None
+    heads = {} if medusa is None else {"pretrained_config/num_medusa_heads": medusa.heads.count}
     return {
+        **heads,
         "version": plan.engine.profile.version,
         "build_config/max_draft_len": limits.max_draft_len,
         "build_config/max_batch_size": limits.max_batch_size,

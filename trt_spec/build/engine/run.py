@@ -13,6 +13,7 @@ from trt_spec.build.engine.preflight import check_disk, check_gpus, check_memory
 from trt_spec.build.engine.tasks import GPU_KINDS, Sources, plan_engine_tasks
 from trt_spec.build.engine.toolchain import remove_containers, resolve_toolchain
 from trt_spec.build.run import STAGES, BuildOptions, BuildResult, locked_workspace, write_manifest
+from trt_spec.build.source.medusa_heads import load_head_files
 from trt_spec.build.source.model_files import load_model_files
 from trt_spec.build.source.resolve import load_model_folder
 from trt_spec.build.store import MANIFEST_FILE, load_record
@@ -25,6 +26,7 @@ from trt_spec.plan.hardware import load_gpu
 from trt_spec.plan.known_models import is_known_model
 from trt_spec.plan.manifest import BuiltWith, EngineEntry
 from trt_spec.plan.plan import Plan, PlanOptions, make_plan
+from trt_spec.plan.workspace import HEADS
 from trt_spec.spec.model import Role
 from trt_spec.spec.rules import judge_reference
 
@@ -45,11 +47,24 @@ def load_plan(options: BuildOptions) -> Plan:
                 model.model, revision=model.revision, cache_dir=options.cache, offline=is_known_model(model.model)
             )
         )
-    plan = make_plan(spec, files, PlanOptions(options.workspace, accept_derived=options.accept_derived))
+    heads = load_head_files(_heads_reference(options), cache_dir=options.cache)
+    plan = make_plan(spec, files, PlanOptions(options.workspace, accept_derived=options.accept_derived, heads=heads))
     if plan.refused:
         first = plan.findings[0]
         raise SpecError(f"The plan cannot work: {first.message}", remedy=first.remedy)
     return plan
+
+
+def _heads_reference(options: BuildOptions) -> str | None:
+    """Medusa heads as the spec names them, or where they were fetched to."""
+    fetched = options.workspace.source(HEADS)
+    is_fetched = _heads_on_hub(options) and (fetched / MANIFEST_FILE).is_file()
+    return str(fetched) if is_fetched else options.spec.speculation.heads
+
+
+def _heads_on_hub(options: BuildOptions) -> bool:
+    heads = options.spec.speculation.heads
+    return heads is not None and judge_reference(heads) == "hub"
 
 
 def run_engine_build(options: BuildOptions, report: ReportProgress) -> BuildResult:
@@ -103,7 +118,9 @@ def _sources(options: BuildOptions, report: ReportProgress) -> Sources:
             folders[role] = load_model_folder(
                 model.model, cache_dir=options.cache, progress=lambda text: report(text, None)
             )
-    return Sources(folders, options.cache, report)
+    named = options.spec.speculation.heads
+    heads = options.workspace.source(HEADS) if _heads_on_hub(options) else None if named is None else Path(named)
+    return Sources(folders, options.cache, report, heads)
 
 
 def _fetched_folder(options: BuildOptions, role: Role) -> Path:

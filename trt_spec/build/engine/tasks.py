@@ -32,12 +32,17 @@ GPU_KINDS = ("quantize", "trtllm_build")
 class Sources:
     """Where each role's Hugging Face folder is, fetched already or not, and the cache that remembers digests.
 
-    ``report`` is told what is read.
+    ``report`` is told what is read, ``heads`` is the folder of the target's Medusa heads.
     """
 
     folders: Mapping[Role, Path]
     cache_dir: Path
     report: ReportProgress
+    heads: Path | None = None
+
+    def heads_of(self, step: Step) -> Path | None:
+        """The folder of the heads that a step reads."""
+        return self.heads if "medusa" in step.params else None
 
 
 def plan_engine_tasks(plan: Plan, sources: Sources, compute_capability: str, bench: Bench) -> list[Task]:
@@ -76,10 +81,11 @@ def _plan_job(step: Step, plan: Plan, sources: Sources, needed: list[Task], comp
     assert plan.engine is not None
     profile = plan.engine.profile
     inputs = {task.id: task.job.fingerprint for task in needed}
-    if step.kind in ("convert", "quantize") and not needed:
-        folder = sources.folders[step.role]
-        files = sorted({file for pattern in SOURCE_PATTERNS for file in folder.glob(pattern)})
-        inputs = load_digests(files, sources.cache_dir, lambda file: sources.report(f"reading {file}", None))
+    if step.kind in ("convert", "quantize"):
+        for prefix, folder in _unfetched(step, sources, needed):
+            files = sorted({file for pattern in SOURCE_PATTERNS for file in folder.glob(pattern)})
+            read = load_digests(files, sources.cache_dir, lambda file: sources.report(f"reading {file}", None))
+            inputs |= {f"{prefix}{name}": digest for name, digest in read.items()}
     tools = {"step": STEP_VERSIONS[step.kind]}
     if step.kind == "convert":
         tools["converter"] = converter_version()
@@ -91,12 +97,22 @@ def _plan_job(step: Step, plan: Plan, sources: Sources, needed: list[Task], comp
     return Job(step, step.outputs[0], inputs, tools, fingerprint)
 
 
+def _unfetched(step: Step, sources: Sources, needed: list[Task]) -> list[tuple[str, Path]]:
+    """The folders of models and heads that no step before this one makes: their files decide what comes out.
+
+    In front of each what its files' names are told apart by.
+    """
+    made = {task.job.folder for task in needed}
+    folders = (("", sources.folders[step.role]), ("heads/", sources.heads_of(step)))
+    return [(prefix, folder) for prefix, folder in folders if folder is not None and folder not in made]
+
+
 def _maker(step: Step, plan: Plan, sources: Sources, bench: Bench) -> Make:
     gpus = step_gpus(step, plan)
     if step.kind == "fetch":
         return partial(make_source, step, bench)
     if step.kind == "convert":
-        return partial(make_converted, step, sources.folders[step.role], bench)
+        return partial(make_converted, step, sources.folders[step.role], sources.heads_of(step))
     if step.kind == "quantize":
         return partial(make_checkpoint, step, sources.folders[step.role], gpus, bench)
     return partial(make_engine, step, plan, gpus, bench)

@@ -45,12 +45,13 @@ _CONTENT_RANGE = re.compile(r"bytes \d+-\d+/(\d+)")
 
 @dataclass(frozen=True)
 class _Hub:
-    """One model on one hub, with the package that reads it."""
+    """One model on one hub, with the package that reads it; ``single`` is its file of weights if it has no index."""
 
     package: Any
     model_id: str
     revision: str | None
     is_offline: bool
+    single: str = SINGLE_NAME
 
     @property
     def endpoint(self) -> str:
@@ -74,15 +75,19 @@ class _Hub:
         )
 
 
-def load_hub_files(model_id: str, *, revision: str | None, cache_dir: Path, offline: bool) -> ModelFiles:
+def load_hub_files(
+    model_id: str, *, revision: str | None, cache_dir: Path, offline: bool, single: str = SINGLE_NAME
+) -> ModelFiles:
     """Return what the hub knows of ``model_id`` (owner/name) at a revision, the main branch's newest if None.
+
+    Weights without an index are in the file ``single``.
 
     ``offline`` reads the hub's cache on this machine alone, as does a hub that cannot be read now; ``origin`` says so.
     Raises SpecError for a model, revision or file that is wrong; EnvironmentMissing without the huggingface_hub
     package, and without a network or access for what is not cached.
     """
     package = _import_package()
-    hub = _Hub(package, model_id, revision, offline or package.constants.HF_HUB_OFFLINE)
+    hub = _Hub(package, model_id, revision, offline or package.constants.HF_HUB_OFFLINE, single)
     if not hub.is_offline:
         try:
             _check_access(hub)
@@ -177,7 +182,7 @@ def _load_tensors(hub: _Hub, commit: str, index: Path | None, cache_dir: Path) -
     if hub.is_offline:
         return None
     weight_map = load_weight_map(index) if index is not None else None
-    shards = sorted(set(weight_map.values())) if weight_map is not None else [SINGLE_NAME]
+    shards = sorted(set(weight_map.values())) if weight_map is not None else [hub.single]
     with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         headers = list(pool.map(lambda shard: _load_remote_header(hub, shard, commit), shards))
     spans = merge_shards({Path(shard): header for shard, header in zip(shards, headers, strict=True)})

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from trt_spec.build.checkpoint.check import check_checkpoint
+from trt_spec.build.checkpoint.options import MedusaOptions
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "checkpoints"
 CASES = [
@@ -13,6 +14,11 @@ CASES = [
     for case in json.loads((GOLDEN / "cases.json").read_text())
     for version, expected in case["expect"].items()
     if not expected.startswith("refused")
+]
+MEDUSA_CASES = [
+    (case, version, expected)
+    for case in json.loads((GOLDEN / "cases_medusa.json").read_text())
+    for version, expected in case["expect"].items()
 ]
 QUANTIZATIONS = {None: "none", "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8_rowwise"}
 
@@ -33,7 +39,8 @@ def options(case, version):
 
 def test_the_recorded_cases_are_all_here():
     assert len(CASES) == 54
-    assert len(list(GOLDEN.glob("trtllm-*/*/rank*.safetensors"))) == 116
+    assert len(MEDUSA_CASES) == 8
+    assert len(list(GOLDEN.glob("trtllm-*/*/rank*.safetensors"))) == 128
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,20 @@ def test_the_recorded_cases_are_all_here():
 )
 def test_rank_files_and_config_are_those_of_nvidias_converter(case, version, expected, convert, tmp_path):
     convert(GOLDEN / case["hf"], **options(case, version))
-    output, recorded = tmp_path / "out", GOLDEN / expected
+    check_equal(tmp_path / "out", GOLDEN / expected)
+
+
+@pytest.mark.parametrize(
+    ("case", "version", "expected"), MEDUSA_CASES, ids=[f"{case['id']}-{version}" for case, version, _ in MEDUSA_CASES]
+)
+def test_medusa_checkpoints_are_those_of_nvidias_converter(case, version, expected, convert, tmp_path):
+    medusa = MedusaOptions(GOLDEN / case["medusa"], case["max_medusa_token_len"])
+    split = {"tp": case["tp"], "pp": case["pp"]}
+    convert(GOLDEN / case["hf"], **split, dtype=case["dtype"], tensorrt_llm=version, medusa=medusa)
+    check_equal(tmp_path / "out", GOLDEN / expected)
+
+
+def check_equal(output, recorded):
     assert {path.name for path in output.iterdir()} == {path.name for path in recorded.iterdir()} | {"manifest.json"}
     assert json.loads((output / "config.json").read_text()) == json.loads((recorded / "config.json").read_text())
     for path in recorded.glob("rank*.safetensors"):

@@ -11,6 +11,8 @@ TARGET_MODEL = "tensorrt_llm"
 DRAFT_MODEL = "tensorrt_llm_draft"
 UNARY_MODEL = "tensorrt_llm_bls"
 STREAMING_MODEL = "ensemble"
+ENGINE_DRAFTS = "engine_drafts"
+"""Parameter of the orchestrator, "true" where the target drafts inside (Medusa heads) and tells nobody its counts."""
 SEED_NAMES = ("seed", "random_seed")
 MIN_TOKENS_NAMES = ("min_tokens", "min_length")  # renamed in the same version as the seed
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .admission import Admission, CacheTokens, ServerBusy
 from .answer import Answer
-from .contract import LogProbSource
+from .contract import ENGINE_DRAFTS, LogProbSource
 from .debug_log import DebugLog, wants_debug
 from .drafting import DraftPolicy, RoundOutcome, Source
 from .drafting_options import DraftingOptions
@@ -77,6 +77,7 @@ class TritonPythonModel:
         )
         self._name = args["model_name"]
         self._loop = EventLoopThread(CALLS_OF_A_REQUEST * self._limits.max_inflight_requests)
+        self._engine_drafts = parameters.get(ENGINE_DRAFTS) == "true"
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
@@ -206,21 +207,14 @@ class TritonPythonModel:
     ) -> list[Any]:
         """One response: the new text, the counts so far, and on request what concerns the new ids of the answer.
 
-        Its cumulative log-probability is the sum over all ids so far, whatever ended it.
+        A target that drafts inside tells no counts, so none are given: zeros would say that nothing was drafted. The
+        cumulative log-probability is the sum over all ids so far, whatever ended it.
         """
-        drafted, accepted = sum(counts.drafted), sum(counts.accepted)
-        values: dict[str, Any] = {
-            "text_output": np.array([[text.encode("utf-8")]], np.object_),
-            "total_draft_tokens": np.array([[drafted]], np.int32),
-            "total_accepted_draft_tokens": np.array([[accepted]], np.int32),
-            "acceptance_rate": np.array([[accepted / drafted if drafted else 0.0]], np.float32),
-            "draft_rounds": np.array([[len(counts.drafted)]], np.int32),
-            "draft_fallback": np.array([[counts.fell_back]]),
-        }
+        values: dict[str, Any] = {"text_output": np.array([[text.encode("utf-8")]], np.object_)}
+        if not self._engine_drafts:
+            values |= _count_outputs(counts, with_rounds=request.wants_details)
         if request.wants_details:
             values["output_ids"] = np.array([ids[ids_sent:]], np.int32)
-            values["round_draft_tokens"] = np.array([counts.drafted], np.int32)
-            values["round_accepted_draft_tokens"] = np.array([counts.accepted], np.int32)
         if request.speculation.wants_log_probs:
             log_probs = np.array(counts.log_probs[: len(ids)], np.float32)
             values["output_log_probs"] = log_probs[None, None, ids_sent:]
@@ -230,3 +224,19 @@ class TritonPythonModel:
 
 def _no_watch(outcome: RoundOutcome) -> None:
     """Nobody asked for the log."""
+
+
+def _count_outputs(counts: RoundCounts, *, with_rounds: bool) -> dict[str, Any]:
+    """Drafted and accepted tokens so far, and of each round on request."""
+    drafted, accepted = sum(counts.drafted), sum(counts.accepted)
+    values: dict[str, Any] = {
+        "total_draft_tokens": np.array([[drafted]], np.int32),
+        "total_accepted_draft_tokens": np.array([[accepted]], np.int32),
+        "acceptance_rate": np.array([[accepted / drafted if drafted else 0.0]], np.float32),
+        "draft_rounds": np.array([[len(counts.drafted)]], np.int32),
+        "draft_fallback": np.array([[counts.fell_back]]),
+    }
+    if with_rounds:
+        values["round_draft_tokens"] = np.array([counts.drafted], np.int32)
+        values["round_accepted_draft_tokens"] = np.array([counts.accepted], np.int32)
+    return values

@@ -14,7 +14,7 @@ from trt_spec.deploy.check.rules.report import found_parameter, listed
 from trt_spec.deploy.check.rules.roles import Caller, resolve_roles
 from trt_spec.deploy.check.view import RepositoryView
 from trt_spec.deploy.parameter_names import DRAFT_NAME, TARGET_NAME, TOKENIZER_DIR
-from trt_spec.serve.contract import SEED_NAMES, LogProbSource
+from trt_spec.serve.contract import ENGINE_DRAFTS, SEED_NAMES, LogProbSource
 
 # Lowest values. The limits are repeated here, because their own module needs packages that `check` does without.
 LIMITS = {
@@ -29,6 +29,7 @@ LIMITS = {
 DRAFT_VOCABULARY = "draft_vocab_size"
 SEED_NAME = "engine_seed_name"
 LOG_PROBS = "log_probs"
+_FLAGS = ("true", "false")
 _NEEDED = (TARGET_NAME, TOKENIZER_DIR, SEED_NAME, LOG_PROBS)
 _UNREAD = ("accumulate_tokens",)  # of NVIDIA's BLS
 _MAX_DIGITS = 18
@@ -78,6 +79,10 @@ def _check_names(view: RepositoryView, caller: Caller) -> Iterator[CheckFinding]
             how = "empty" if key in parameters else "missing"
             what = f"{model.name}: {key} is {how}"
             yield _fault(caller, key, what, "Write the repository again with `trtspec deploy`.")
+    drafts = parameters.get(ENGINE_DRAFTS)
+    if drafts is not None and drafts not in _FLAGS:
+        what = f"{model.name}: {ENGINE_DRAFTS} is {drafts[:60]!r}, expected true or false"
+        yield _fault(caller, ENGINE_DRAFTS, what, f"Set {ENGINE_DRAFTS} to true for a target with Medusa heads.")
     source, sources = parameters.get(LOG_PROBS), get_args(LogProbSource)
     if source and source not in sources:
         yield _fault(
@@ -98,7 +103,15 @@ def _check_names(view: RepositoryView, caller: Caller) -> Iterator[CheckFinding]
             f"Set {SEED_NAME} to {right[0]}.",
         )
     template = view.dialect.models.get(find_dialect_name(model) or "")
-    known = {*LIMITS, DRAFT_VOCABULARY, *_NEEDED, DRAFT_NAME, *_UNREAD, *(template.parameters if template else ())}
+    known = {
+        *LIMITS,
+        DRAFT_VOCABULARY,
+        *_NEEDED,
+        DRAFT_NAME,
+        ENGINE_DRAFTS,
+        *_UNREAD,
+        *(template.parameters if template else ()),
+    }
     unknown = sorted(parameters.keys() - known)
     if unknown:
         yield _fault(
