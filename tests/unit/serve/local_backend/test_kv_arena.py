@@ -1,7 +1,5 @@
 """The memory of the KV cache."""
 
-import numpy as np
-
 from trt_spec.serve.local_backend.engine_folder import EngineLimits
 from trt_spec.serve.local_backend.kv_arena import KvArena
 
