@@ -13,7 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from .engine_folder import load_limits, plan_rows
-from .feed import SHORT_PIECE_TOKENS, Piece, plan_passes, render_feed
+from .feed import Piece, render_feed
 from .kv_arena import KvArena
 from .kv_rows import KvRows, Placement
 
@@ -32,7 +32,6 @@ class Engine:
         self.session = open_session(folder)
         self.rows = KvRows(rows, self.max_row_tokens)
         self._arena = KvArena(self.session, self.limits, rows=rows, max_tokens=self.max_row_tokens)
-        self._short_tokens = max(SHORT_PIECE_TOKENS, 1 + self.limits.max_draft_len)
         self._logits = np.empty((0, self.limits.vocab_size), np.float32)
 
     def place(self, placement: Placement) -> None:
@@ -41,36 +40,21 @@ class Engine:
             self._arena.copy(placement.copy_from.index, placement.row.index, placement.cached_tokens)
 
     def forward(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
-        """Feeds one piece of each of several sequences; logits [piece.wanted, vocab_size] for each piece.
+        """Feeds one piece of each of several sequences, in one pass; logits [piece.wanted, vocab_size] for each piece.
 
-        They are views of memory that the next call overwrites. Short pieces share a pass, whatever their lengths and
-        pasts; a long one has a pass of its own, since attention would pad all others to its length.
+        They are views of memory that the next call overwrites.
         """
-        passes = plan_passes(pieces, self._short_tokens)
-        wanted = sum(max(1, sum(pieces[i].wanted for i in indices)) for indices in passes)
-        if len(self._logits) < wanted:
-            self._logits = np.empty((wanted, self.limits.vocab_size), np.float32)
-        logits: dict[int, NDArray[np.float32]] = {}
-        start = 0
-        for indices in passes:
-            computed = self._run([pieces[i] for i in indices], start)
-            for i in indices:
-                logits[i] = self._logits[start : start + pieces[i].wanted]
-                start += pieces[i].wanted
-            start += computed - sum(pieces[i].wanted for i in indices)
-        return [logits[i] for i in range(len(pieces))]
-
-    def _run(self, pieces: Sequence[Piece], start: int) -> int:
-        """One pass; writes its rows of logits from ``start`` on and says how many."""
         feed = render_feed(pieces)
         binding: Any = self._arena.binding(feed.first_row, len(feed.inputs["seqlens_k"]))
         for name, values in feed.inputs.items():
             binding.bind_cpu_input(name, values)
         rows = len(feed.inputs["logits_rows"])
-        target = self._logits[start : start + rows]
-        binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(target))
+        if len(self._logits) < rows:
+            self._logits = np.empty((rows, self.limits.vocab_size), np.float32)
+        binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(self._logits[:rows]))
         self.session.run_with_iobinding(binding)
-        return rows
+        ends = np.cumsum([piece.wanted for piece in pieces]).tolist()
+        return [self._logits[end - piece.wanted : end] for piece, end in zip(pieces, ends, strict=True)]
 
 
 def open_session(folder: Path) -> onnxruntime.InferenceSession:

@@ -9,11 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SHORT_PIECE_TOKENS = 16
-"""Pieces up to this length, or up to all drafts and one more, share a pass. Attention pads every sequence's queries to
-the longest piece: a chunk of 128 tokens and seven decoded ones took 1.7 to 2.4 times as long in one pass as in two,
-though two read the weights twice."""
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -31,13 +26,6 @@ class Feed:
 
     first_row: int
     inputs: dict[str, NDArray[np.signedinteger[Any]]]
-
-
-def plan_passes(pieces: Sequence[Piece], short_tokens: int) -> list[list[int]]:
-    """Indices of the pieces of each forward pass; those of up to ``short_tokens`` share one."""
-    short = [i for i, piece in enumerate(pieces) if len(piece.tokens) <= short_tokens]
-    long = [[i] for i, piece in enumerate(pieces) if len(piece.tokens) > short_tokens]
-    return ([short] if short else []) + long
 
 
 def render_feed(pieces: Sequence[Piece]) -> Feed:

@@ -59,7 +59,7 @@ def test_rejected_tokens_leave_no_trace(model):
 
 
 def test_one_pass_takes_sequences_of_different_pasts_and_lengths(model):
-    """Four rows, one of them idle, fed 1, 4 and 20 tokens behind 7, 20 and none; the last in a pass of its own."""
+    """Four rows, one of them idle, fed 1, 4 and 20 tokens behind 7, 20 and none."""
     folder, input_ids, expected = model
     engine = Engine(folder)
     feed(engine, 3, input_ids[0, :7].tolist(), 0)

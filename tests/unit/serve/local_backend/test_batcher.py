@@ -274,18 +274,6 @@ def test_drafts_that_are_fed_in_pieces_are_judged_by_their_own_logits(open_engin
     assert outcome.new_ids == greedy[:7]
 
 
-def test_sixteen_drafts_of_many_share_a_pass(build_tiny_engine, reference, monkeypatch):
-    engine, passes = Engine(build_tiny_engine("pair-target", max_draft_len=16)), []
-    compute = engine._run
-    monkeypatch.setattr(engine, "_run", lambda pieces, start: passes.append(len(pieces)) or compute(pieces, start))
-    prompts = [prompt for prompt, _ in reference[:4]]
-    run(engine, [(0, GenerateRequest(prompt, 1), None) for prompt in prompts])
-    passes.clear()
-    outcomes = run(engine, [(0, GenerateRequest(prompt, 17, greedy[:16]), None) for prompt, greedy in reference[:4]])
-    assert [outcome.new_ids for outcome in outcomes] == [greedy[:17] for _, greedy in reference[:4]]
-    assert passes == [4]
-
-
 def test_a_cancelled_request_makes_room_in_the_next_step(open_engine, reference):
     engine = open_engine(1)
     prompt, greedy = reference[1]

@@ -2,15 +2,7 @@
 
 import pytest
 
-from trt_spec.serve.local_backend.feed import SHORT_PIECE_TOKENS, Piece, plan_passes, render_feed
-
-
-def test_short_pieces_share_a_pass_and_long_ones_have_their_own():
-    lengths = (1, 300, SHORT_PIECE_TOKENS, SHORT_PIECE_TOKENS + 1, 5)
-    pieces = [Piece(row, 0, [0] * length, 1) for row, length in enumerate(lengths)]
-    assert plan_passes(pieces, SHORT_PIECE_TOKENS) == [[0, 2, 4], [1], [3]]
-    assert plan_passes(pieces, SHORT_PIECE_TOKENS + 1) == [[0, 2, 3, 4], [1]]
-    assert plan_passes(pieces[1:2], SHORT_PIECE_TOKENS) == [[0]]
+from trt_spec.serve.local_backend.feed import Piece, render_feed
 
 
 def test_the_layout_of_a_pass():
