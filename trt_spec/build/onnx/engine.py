@@ -58,7 +58,7 @@ def write_engine(source: Path, params: Mapping[str, Any], folder: Path, on_progr
     onnx.checker.check_model(folder / GRAPH_FILE)
     config = {
         "version": f"{ONNX_VERSION_PREFIX}{version('onnx')}",
-        "pretrained_config": _pretrained_config(facts, params["weight_bits"]),
+        "pretrained_config": _pretrained_config(facts, params["weight_bits"], is_exact=builder.is_exact),
         "build_config": _build_config(params),
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
@@ -185,7 +185,7 @@ def _check_length(facts: ModelFacts, max_seq_len: int, source: Path) -> None:
         )
 
 
-def _pretrained_config(facts: ModelFacts, weight_bits: int) -> dict[str, Any]:
+def _pretrained_config(facts: ModelFacts, weight_bits: int, *, is_exact: bool) -> dict[str, Any]:
     return {
         "architecture": facts.architecture,
         "dtype": "float32",
@@ -203,7 +203,7 @@ def _pretrained_config(facts: ModelFacts, weight_bits: int) -> dict[str, Any]:
         "rotary_scaling": None if facts.rope_scaling is None else asdict(facts.rope_scaling),
         "tie_word_embeddings": facts.tied_embeddings,
         "mapping": {"world_size": 1, "tp_size": 1, "pp_size": 1},
-        "quantization": {"weight_bits": weight_bits, "block_size": BLOCK_SIZES.get(weight_bits)},
+        "quantization": {"weight_bits": weight_bits, "block_size": BLOCK_SIZES.get(weight_bits), "is_exact": is_exact},
     }
 
 

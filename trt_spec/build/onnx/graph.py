@@ -4,20 +4,19 @@ Signature (T fed tokens in all, of B sequences with at most n each; m wanted row
 capacity; L layers):
 
     input_ids      int64   [T]       the fed tokens of all sequences, one after the other, nothing padded
-    positions      int64   [1, T]    position of each in its sequence
-    cache_entries  int64   [T, kv_heads, 3]  where its keys and values go: sequence, head, position
     padded_tokens  int64   [B, n]    for each sequence its fed tokens as indices into T; what is padding may say 0
     packed_tokens  int64   [T]       the way back: index of each fed token among the B * n padded ones
-    past_tokens    int64   [B]       position of each sequence's first fed token
+    query_seqlens  int32   [B]       how many tokens each sequence is fed; with 0 its cache stays as it is
+    seqlens_k      int32   [B]       position of its last fed token; 0 for a sequence without
     logits_rows    int64   [m]       which of the T fed tokens get logits
-    key.i, value.i float32 [B, kv_heads, S, head_dim], i = 0 .. L-1
+    key.i, value.i float32 [B, kv_heads, S, head_size], i = 0 .. L-1; head_size is head_dim, made a multiple of 16
     ->
     logits         float32 [m, vocab_size]
-    new_key.i, new_value.i: to be bound to the same memory as key.i, value.i (ScatterND then writes in place)
+    new_key.i, new_value.i: to be bound to the same memory as key.i, value.i (attention then writes in place)
 
-All but attention runs on packed tokens, so sequences with few tokens pay nothing for those with many; only queries are
-padded, for attention. S is free because the Attention operator's cost on a CPU grows with the capacity it is shown,
-not with the tokens in use.
+All but attention runs on packed tokens, so sequences with few tokens pay nothing for those with many.
+GroupQueryAttention rotates, writes the caches and attends in one node, and reads no position behind a sequence's last
+one: its cost follows the tokens in use, whatever S is.
 """
 
 from __future__ import annotations
@@ -30,16 +29,22 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from trt_spec.build.onnx.grid import GRID_BLOCK, GridWeight, HalvedWeight, find_grid, find_halves
+from trt_spec.build.onnx.heads import widen_heads
 from trt_spec.build.onnx.quantise import quantise
 from trt_spec.build.onnx.weights import WeightFile
 from trt_spec.plan.facts import ModelFacts, rotary_frequencies
 from trt_spec.plan.model_files import LAYER_PREFIX
+from trt_spec.serve.local_backend.engine_folder import cache_head_size
 
 OPSET = 24
 IR_VERSION = 11
 MICROSOFT_OPSET = 1
-INT8_ACTIVATIONS = 4
-"""MatMulNBits accuracy_level: products in int8, 0.4 to 0.7 % relative error, about twice as fast as in fp32."""
+FLOAT_ACTIVATIONS, INT8_ACTIVATIONS = 1, 4
+"""MatMulNBits accuracy_level: products in float32, or in int8 with 0.4 to 0.7 % relative error. One row of int4 takes
+40 % less time in int8, more rows a third."""
+
+GRID = {"bits": 4, "block_size": GRID_BLOCK, "accuracy_level": FLOAT_ACTIVATIONS}
 
 LoadTensor = Callable[[str], NDArray[np.float32]]
 
@@ -57,7 +62,9 @@ class GraphBuilder:
         self._load = load
         self._weights = weights
         self._bits = weight_bits
+        self.is_exact = True  # whether every product so far is that of the checkpoint's own matrix
         self._max_seq_len = max_seq_len
+        self._head_size = cache_head_size(facts.head_dim)
         self._nodes: list[onnx.NodeProto] = []
         self._constants: set[str] = set()
 
@@ -67,10 +74,12 @@ class GraphBuilder:
         embedding = self._load("model.embed_tokens.weight")
         hidden = self._node("Gather", [self._weights.add("embedding", embedding), "input_ids"], "embedded")
         self._add_rotary_tables()
-        self._add_mask()
+        self._add_capacity()
+        delta = ""
         for layer in range(facts.layers):
-            hidden = self._add_layer(layer, hidden)
+            hidden, delta = self._add_layer(layer, hidden, delta)
             on_layer(layer + 1)
+        hidden = self._node("Add", [hidden, delta], "hidden")
         hidden = self._node("Gather", [hidden, "logits_rows"], "wanted")
         hidden = self._norm(hidden, "model.norm")
         head = embedding if facts.tied_embeddings else self._load("lm_head.weight")
@@ -78,76 +87,68 @@ class GraphBuilder:
         return self._model()
 
     def _add_rotary_tables(self) -> None:
-        angles = np.outer(np.arange(self._max_seq_len), rotary_frequencies(self._facts))
+        frequencies = np.asarray(rotary_frequencies(self._facts))
+        frequencies = np.pad(frequencies, (0, self._head_size // 2 - len(frequencies)))
+        angles = np.outer(np.arange(self._max_seq_len), frequencies)
         self._weights.add("rotary_cos", np.cos(angles).astype(np.float32))
         self._weights.add("rotary_sin", np.sin(angles).astype(np.float32))
 
-    def _add_mask(self) -> None:
-        """bool [B, 1, n, S]: each padded token sees its sequence's cache up to its own position."""
-        zero, one = self._scalar("zero", 0), self._scalar("one", 1)
-        fed = self._node("Shape", ["padded_tokens"], "fed_shape", start=1, end=2)
-        fed = self._node("Squeeze", [fed], "fed")
-        steps = self._node("Range", [zero, fed, one], "steps")
-        past = self._node("Unsqueeze", ["past_tokens", self._ints("axis_1", [1])], "past_column")
-        padded = self._node("Add", [past, steps], "padded_positions")
+    def _add_capacity(self) -> None:
+        """int32 scalar: S, the bound of every sequence's length."""
         capacity = self._node("Shape", ["key.0"], "capacity_shape", start=2, end=3)
-        capacity = self._node("Squeeze", [capacity], "capacity")
-        slots = self._node("Range", [zero, capacity, one], "slots")
-        column = self._node("Unsqueeze", [padded, self._ints("axes_1_3", [1, 3])], "position_column")
-        self._node("LessOrEqual", [slots, column], "mask")
+        capacity = self._node("Squeeze", [capacity], "capacity_int64")
+        self._node("Cast", [capacity], "kv_capacity", to=TensorProto.INT32)
 
-    def _add_layer(self, i: int, hidden: str) -> str:
+    def _add_layer(self, i: int, hidden: str, delta: str) -> tuple[str, str]:
+        """The residual stream and what is still to be added to it, before and after layer ``i``; "" for nothing."""
         facts, prefix = self._facts, f"{LAYER_PREFIX}{i}"
-        normed = self._norm(hidden, f"{prefix}.input_layernorm")
-        attended = self._attention(i, normed)
+        name = f"{prefix}.input_layernorm"
+        if delta:
+            normed, hidden = self._add_and_norm(hidden, delta, name)
+        else:
+            normed = self._norm(hidden, name)
         out = self._linear(
-            attended,
+            self._attention(i, normed),
             f"attention_out.{i}",
-            [self._load(f"{prefix}.self_attn.o_proj.weight")],
+            [self._widen(self._load(f"{prefix}.self_attn.o_proj.weight").T).T],
             [self._load(f"{prefix}.self_attn.o_proj.bias") if facts.output_bias else None],
         )
-        hidden = self._node("Add", [hidden, out], f"after_attention.{i}")
-        normed = self._norm(hidden, f"{prefix}.post_attention_layernorm")
-        return self._node("Add", [hidden, self._mlp(i, normed)], f"hidden.{i}")
+        normed, hidden = self._add_and_norm(hidden, out, f"{prefix}.post_attention_layernorm")
+        return hidden, self._mlp(i, normed)
 
     def _attention(self, i: int, hidden: str) -> str:
-        """q, k and v from one product; keys and values scattered into the caches; attention over the caches."""
+        """q, k and v from one product; attention over the caches, into which it writes the new keys and values."""
         facts, prefix = self._facts, f"{LAYER_PREFIX}{i}.self_attn"
-        q_size, kv_size = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
         names = ("q_proj", "k_proj", "v_proj")
         qkv = self._linear(
             hidden,
             f"qkv.{i}",
-            [self._load(f"{prefix}.{name}.weight") for name in names],
-            [self._load(f"{prefix}.{name}.bias") if facts.qkv_bias else None for name in names],
+            [self._widen(self._load(f"{prefix}.{name}.weight")) for name in names],
+            [self._widen(self._load(f"{prefix}.{name}.bias")) if facts.qkv_bias else None for name in names],
         )
-        qk, v = self._split(qkv, "qk_v_sizes", [q_size + kv_size, kv_size], (f"qk.{i}", f"v.{i}"))
-        qk = self._node("Unsqueeze", [qk, self._ints("axis_0", [0])], f"qk_batch.{i}")
-        heads = facts.heads + facts.kv_heads
-        tables = ["rotary_cos", "rotary_sin", "positions"]
-        qk = self._node("RotaryEmbedding", [qk, *tables], f"qk_rotated.{i}", num_heads=heads)
-        qk = self._node("Squeeze", [qk, self._ints("axis_0", [0])], f"qk_packed.{i}")
-        q, k = self._split(qk, "q_k_sizes", [q_size, kv_size], (f"q.{i}", f"k.{i}"))
-        keys = self._scatter(k, f"key.{i}")
-        values = self._scatter(v, f"value.{i}")
-        q = self._node("Gather", [q, "padded_tokens"], f"q_padded.{i}")
-        q = self._node("Reshape", [q, self._ints("q_shape", [0, 0, facts.heads, facts.head_dim])], f"q_heads.{i}")
-        q = self._node("Transpose", [q], f"q_by_head.{i}", perm=[0, 2, 1, 3])
-        out = self._node("Attention", [q, keys, values, "mask"], f"attended.{i}")
-        out = self._node("Transpose", [out], f"attended_by_token.{i}", perm=[0, 2, 1, 3])
-        out = self._node("Reshape", [out, self._ints("attended_shape", [-1, q_size])], f"attended_flat.{i}")
-        return self._node("Gather", [out, "packed_tokens"], f"attended_packed.{i}")
+        padded = self._node("Gather", [qkv, "padded_tokens"], f"qkv_padded.{i}")
+        caches = [f"key.{i}", f"value.{i}"]
+        lengths, rotary = ["seqlens_k", "kv_capacity"], ["rotary_cos", "rotary_sin"]
+        outputs = [f"attended.{i}", *(f"new_{cache}" for cache in caches)]
+        self._nodes.append(
+            helper.make_node(
+                "GroupQueryAttention",
+                [padded, "", "", *caches, *lengths, *rotary, *[""] * 7, "query_seqlens"],
+                outputs,
+                name=f"attention.{i}",
+                domain="com.microsoft",
+                num_heads=facts.heads,
+                kv_num_heads=facts.kv_heads,
+                do_rotary=1,
+                scale=facts.head_dim**-0.5,
+            )
+        )
+        shape = self._ints("attended_shape", [-1, facts.heads * self._head_size])
+        flat = self._node("Reshape", [outputs[0], shape], f"attended_flat.{i}")
+        return self._node("Gather", [flat, "packed_tokens"], f"attended_packed.{i}")
 
-    def _scatter(self, packed: str, cache: str) -> str:
-        """The cache with the keys or values [T, kv_heads * head_dim] of the fed tokens written into it."""
-        shape = self._ints("kv_shape", [0, self._facts.kv_heads, self._facts.head_dim])
-        packed = self._node("Reshape", [packed, shape], f"{cache}.fed")
-        return self._node("ScatterND", [cache, "cache_entries", packed], f"new_{cache}")
-
-    def _split(self, tensor: str, name: str, sizes: list[int], outputs: tuple[str, str]) -> tuple[str, str]:
-        """Two parts of the last dimension."""
-        self._nodes.append(helper.make_node("Split", [tensor, self._ints(name, sizes)], list(outputs), axis=-1))
-        return outputs
+    def _widen(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return widen_heads(values, self._facts.head_dim, self._head_size)
 
     def _mlp(self, i: int, hidden: str) -> str:
         """SwiGLU: down(silu(gate(x)) * up(x)), gate and up from one product."""
@@ -161,8 +162,7 @@ class GraphBuilder:
         )
         gate, up = f"gate.{i}", f"up.{i}"
         self._nodes.append(helper.make_node("Split", [both], [gate, up], axis=1, num_outputs=2))
-        sigmoid = self._node("Sigmoid", [gate], f"gate_sigmoid.{i}")
-        silu = self._node("Mul", [gate, sigmoid], f"gate_silu.{i}")
+        silu = self._node("QuickGelu", [gate], f"gate_silu.{i}", domain="com.microsoft", alpha=1.0)
         gated = self._node("Mul", [silu, up], f"gated.{i}")
         down = self._load(f"{prefix}.down_proj.weight")
         bias = self._load(f"{prefix}.down_proj.bias") if facts.mlp_bias else None
@@ -171,6 +171,22 @@ class GraphBuilder:
     def _norm(self, hidden: str, name: str) -> str:
         scale = self._weights.add(f"{name}.scale", self._load(f"{name}.weight"))
         return self._node("RMSNormalization", [hidden, scale], name, axis=-1, epsilon=self._facts.rms_norm_eps)
+
+    def _add_and_norm(self, hidden: str, delta: str, name: str) -> tuple[str, str]:
+        """The norm of hidden + delta, and that sum."""
+        scale = self._weights.add(f"{name}.scale", self._load(f"{name}.weight"))
+        outputs = [name, "", "", f"{name}.input"]
+        self._nodes.append(
+            helper.make_node(
+                "SkipSimplifiedLayerNormalization",
+                [hidden, delta, scale],
+                outputs,
+                name=name,
+                domain="com.microsoft",
+                epsilon=self._facts.rms_norm_eps,
+            )
+        )
+        return outputs[0], outputs[3]
 
     def _linear(
         self,
@@ -185,27 +201,59 @@ class GraphBuilder:
         weight = np.concatenate(matrices) if len(matrices) > 1 else matrices[0]
         present = [bias for bias in biases if bias is not None]
         product = f"{name}.product" if present else output
-        if self._bits == 32:
-            self._weights.add(f"{name}.weight", weight.T)
-            self._node("MatMul", [hidden, f"{name}.weight"], product)
-        else:
-            packed = quantise(weight, self._bits)
-            self._weights.add(f"{name}.packed", packed.packed)
-            self._weights.add(f"{name}.scales", packed.scales)
-            rows, columns = weight.shape
-            attributes = {"K": columns, "N": rows, "bits": self._bits, "block_size": packed.block}
-            self._node(
-                "MatMulNBits",
-                [hidden, f"{name}.packed", f"{name}.scales"],
-                product,
-                domain="com.microsoft",
-                accuracy_level=INT8_ACTIVATIONS,
-                **attributes,
-            )
+        self._product(hidden, name, weight, product)
         if present:
             self._weights.add(f"{name}.bias", np.concatenate(present))
             self._node("Add", [product, f"{name}.bias"], output)
         return output
+
+    def _product(self, hidden: str, name: str, weight: NDArray[np.float32], output: str) -> None:
+        """hidden @ weight.T; int4 keeps a matrix that lies on a grid as it is, and rounds any other."""
+        if self._bits == 32:
+            self._node("MatMul", [hidden, self._weights.add(f"{name}.weight", weight.T)], output)
+        elif self._bits == 4 and (grid := find_grid(weight)):
+            self._grid_product(hidden, name, grid, output)
+        elif self._bits == 4 and (halves := find_halves(weight)):
+            self._halved_product(hidden, name, halves, output)
+        else:
+            self.is_exact = False
+            packed = quantise(weight, self._bits)
+            inputs = self._add_packed(name, packed.packed, packed.scales)
+            block = {"bits": self._bits, "block_size": packed.block, "accuracy_level": INT8_ACTIVATIONS}
+            self._n_bits([hidden, *inputs], weight.shape, output, **block)
+
+    def _grid_product(self, hidden: str, name: str, grid: GridWeight, output: str) -> None:
+        """The codes' product, and the offset of each block times the sum of its activations."""
+        blocks, rows = grid.offsets.shape
+        sums = f"block_sums.{blocks}"
+        if sums not in self._constants:
+            self._constants.add(sums)
+            self._weights.add(sums, np.repeat(np.eye(blocks, dtype=np.float32), GRID_BLOCK, axis=0))
+        inputs = self._add_packed(name, grid.packed, grid.scales)
+        codes = self._n_bits([hidden, *inputs], (rows, blocks * GRID_BLOCK), f"{name}.codes", **GRID)
+        summed = self._node("MatMul", [hidden, sums], f"{name}.sums")
+        self._node("Gemm", [summed, self._weights.add(f"{name}.offsets", grid.offsets), codes], output)
+
+    def _halved_product(self, hidden: str, name: str, halves: HalvedWeight, output: str) -> None:
+        """8-bit codes as two of 4 bits, since the kernel for 8 bits rounds activations."""
+        rows, blocks = halves.scales.shape
+        shape = (rows, blocks * GRID_BLOCK)
+        high = self._add_packed(f"{name}.high", halves.high, halves.scales * 16)
+        low = self._add_packed(f"{name}.low", halves.low, halves.scales)
+        low.append(self._weights.add(f"{name}.low.zero_points", np.zeros((rows, -(-blocks // 2)), np.uint8)))
+        parts = [
+            self._n_bits([hidden, *high], shape, f"{name}.high_codes", **GRID),
+            self._n_bits([hidden, *low], shape, f"{name}.low_codes", **GRID),
+        ]
+        self._node("Add", parts, output)
+
+    def _add_packed(self, name: str, packed: NDArray[np.uint8], scales: NDArray[np.float32]) -> list[str]:
+        return [self._weights.add(f"{name}.packed", packed), self._weights.add(f"{name}.scales", scales)]
+
+    def _n_bits(self, inputs: list[str], shape: tuple[int, ...], output: str, **block: int) -> str:
+        """The product with a packed matrix of ``shape`` [out, in]; ``inputs`` end with its scales or zero points."""
+        rows, columns = shape
+        return self._node("MatMulNBits", inputs, output, domain="com.microsoft", K=columns, N=rows, **block)
 
     def _node(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
         self._nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
@@ -213,9 +261,6 @@ class GraphBuilder:
 
     def _ints(self, name: str, values: list[int]) -> str:
         return self._constant(name, helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
-
-    def _scalar(self, name: str, value: int) -> str:
-        return self._constant(name, helper.make_tensor(name, TensorProto.INT64, [], [value]))
 
     def _constant(self, name: str, tensor: onnx.TensorProto) -> str:
         """Small constants live in the graph file, each once."""
@@ -226,7 +271,7 @@ class GraphBuilder:
 
     def _model(self) -> onnx.ModelProto:
         facts = self._facts
-        cache = ["batch", facts.kv_heads, "capacity", facts.head_dim]
+        cache = ["batch", facts.kv_heads, "capacity", self._head_size]
         caches = [f"{kind}.{i}" for i in range(facts.layers) for kind in ("key", "value")]
 
         def info(name: str, dtype: int, shape: list[Any]) -> onnx.ValueInfoProto:
@@ -234,11 +279,10 @@ class GraphBuilder:
 
         inputs = [
             info("input_ids", TensorProto.INT64, ["fed"]),
-            info("positions", TensorProto.INT64, [1, "fed"]),
-            info("cache_entries", TensorProto.INT64, ["fed", facts.kv_heads, 3]),
             info("padded_tokens", TensorProto.INT64, ["batch", "most_fed"]),
             info("packed_tokens", TensorProto.INT64, ["fed"]),
-            info("past_tokens", TensorProto.INT64, ["batch"]),
+            info("query_seqlens", TensorProto.INT32, ["batch"]),
+            info("seqlens_k", TensorProto.INT32, ["batch"]),
             info("logits_rows", TensorProto.INT64, ["rows"]),
             *(info(name, TensorProto.FLOAT, cache) for name in caches),
         ]

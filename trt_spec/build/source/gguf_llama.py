@@ -1,7 +1,7 @@
 """A Llama in GGUF, rewritten as an ordinary Hugging Face folder, so that one build path serves every model.
 
-Quantised weights are expanded to bfloat16, one block of rows at a time: memory stays bounded whatever the model's size.
-The norms, float32 in GGUF, become bfloat16 like the rest (they were bfloat16 before llama.cpp widened them).
+Quantised weights are expanded to float32, one block of rows at a time: memory stays bounded whatever the model's size.
+In float32 they are exactly the values that GGUF means, which int4 engines find again (trt_spec.build.onnx.grid).
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import numpy.typing as npt
 from trt_spec.build.source.gguf_metadata import Metadata, import_extra, open_gguf
 from trt_spec.build.source.gguf_tokenizer import render_tokenizer, token_id, tokenizer_config
 from trt_spec.errors import SpecError
-from trt_spec.util.bfloat16 import bf16_bits
 from trt_spec.util.safetensors_header import render_header
 
 ARCHITECTURE = "llama"
-STORED_DTYPE = "BF16"
+STORED_DTYPE = "F32"
 _BLOCK_ELEMENTS = 2 << 20  # 8 MiB of float32 at a time
 _ORIGINAL_FOLDER = "Start from the model's original Hugging Face folder instead."
 
@@ -62,7 +61,7 @@ def convert_gguf(gguf_path: Path, folder: Path, *, progress: Callable[[str], Non
     shape = load_shape(metadata, reader)
     rows = plan_rows(shape)
     tensors = _account(gguf_path, reader, rows)
-    progress(f"expanding {len(rows)} tensors of {gguf_path.name} to bfloat16")
+    progress(f"expanding {len(rows)} tensors of {gguf_path.name} to float32")
     _write_safetensors(folder / "model.safetensors", gguf_path, tensors, rows)
     progress("writing the tokenizer")
     (folder / "tokenizer.json").write_text(render_tokenizer(metadata), encoding="utf-8")
@@ -143,7 +142,7 @@ def model_config(metadata: Metadata, shape: LlamaShape) -> dict[str, Any]:
         "rope_theta": metadata.number("llama.rope.freq_base"),
         "rope_scaling": None,
         "tie_word_embeddings": shape.tied,
-        "torch_dtype": "bfloat16",
+        "torch_dtype": "bfloat16",  # of the original; what is stored is wider
         **_special_ids(metadata),
     }
 
@@ -197,11 +196,11 @@ def _write_safetensors(path: Path, source: Path, tensors: dict[str, Any], rows: 
         file.write(render_header(((row.ours, STORED_DTYPE, row.shape) for row in rows), {"format": "pt"}))
         for row in rows:
             for block in _expand(source, tensors[row.theirs], row):
-                file.write(block.astype("<u2", copy=False).tobytes())
+                file.write(block.astype("<f4", copy=False).tobytes())
 
 
-def _expand(source: Path, tensor: Any, row: Row) -> Iterator[npt.NDArray[np.uint16]]:
-    """Yield the tensor's bfloat16 bits in blocks of rows; rows are re-ordered while still quantised: cheapest."""
+def _expand(source: Path, tensor: Any, row: Row) -> Iterator[npt.NDArray[np.float32]]:
+    """Yield the tensor's float32 values in blocks of rows; rows are re-ordered while still quantised: cheapest."""
     gguf = import_extra("gguf")
     stored = tensor.data if tensor.data.ndim > 1 else tensor.data[np.newaxis]
     if row.permuted_heads:
@@ -215,7 +214,7 @@ def _expand(source: Path, tensor: Any, row: Row) -> Iterator[npt.NDArray[np.uint
                 f"{source}: tensor {row.theirs} is {tensor.tensor_type.name}, which the gguf package cannot expand.",
                 remedy=_ORIGINAL_FOLDER,
             ) from error
-        yield bf16_bits(values)
+        yield values.astype(np.float32, copy=False)
 
 
 def _special_ids(metadata: Metadata) -> dict[str, Any]:

@@ -17,7 +17,7 @@ PYPI_PREFIX = "pypi:"
 PYPI_MODELS = {f"{PYPI_PREFIX}{SMOLLM2.requirement}": ("smollm2-135m-instruct", SMOLLM2)}
 MANIFEST_NAME = "manifest.json"
 # Part of a cached folder's identity: raise it when the conversion writes different bytes.
-CONVERSION_VERSION = 1
+CONVERSION_VERSION = 2
 
 _LOCAL_PREFIXES = ("/", "./", "../", "~")
 _PICKLE_PATTERNS = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from .engine import Engine
 from .feed import Piece
-from .kv_rows import Row
 from .scheduler import Pending, StepLimits, default_limits, plan_step
 from .sequence import GenerateRequest, GenerateResult, RunningSequence
 
@@ -152,7 +151,7 @@ class Batcher:
             self._engine.place(placement)
             return RunningSequence(request, placement.row, placement.cached_tokens)
         except Exception:
-            self._release(placement.row, keep=False)
+            self._engine.rows.release(placement.row, keep=False)
             raise
 
     def _feed(self, served: Sequence[tuple[Job, RunningSequence]], pieces: Sequence[Piece]) -> None:
@@ -192,12 +191,6 @@ class Batcher:
     def _finish(self, job: Job, sequence: RunningSequence, outcome: Outcome) -> None:
         """The end of every sequence. A failed one leaves nothing in its row, nor one whose logits nobody has seen."""
         failed = isinstance(outcome, Exception) and not isinstance(outcome, RequestCancelled)
-        self._release(sequence.row, keep=sequence.saw_logits and not failed)
+        self._engine.rows.release(sequence.row, keep=sequence.saw_logits and not failed)
         sequence.finished = True
         job.deliver(outcome)
-
-    def _release(self, row: Row, *, keep: bool) -> None:
-        """Frees a row. What is not kept is zeroed too: what is no number would reach the next sequence there."""
-        self._engine.rows.release(row, keep=keep)
-        if not keep:
-            self._engine.forget(row.index)

@@ -13,9 +13,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from .engine_folder import load_limits, plan_rows
-from .feed import SHORT_PIECE_TOKENS, Piece, plan_passes, render_feed
+from .feed import Piece, render_feed
 from .kv_arena import KvArena
-from .kv_layout import Spot, plan_layout
 from .kv_rows import KvRows, Placement
 
 
@@ -33,78 +32,29 @@ class Engine:
         self.session = open_session(folder)
         self.rows = KvRows(rows, self.max_row_tokens)
         self._arena = KvArena(self.session, self.limits, rows=rows, max_tokens=self.max_row_tokens)
-        self._short_tokens = max(SHORT_PIECE_TOKENS, 1 + self.limits.max_draft_len)
-        self._step = 0
-        self._fed_at = [0] * rows
         self._logits = np.empty((0, self.limits.vocab_size), np.float32)
 
     def place(self, placement: Placement) -> None:
-        """Brings what a request takes over from an earlier one to where its row is in the KV cache."""
-        arena, row, source = self._arena, placement.row.index, placement.copy_from
-        held = row if source is None else source.index
-        if placement.cached_tokens and (source is not None or held in arena.parked):
-            arena.resize(placement.cached_tokens, [0 if r.index == row else r.length for r in self.rows.rows])
-            arena.copy(held, row, placement.cached_tokens)
-        arena.parked.pop(row, None)
-
-    def forget(self, row: int) -> None:
-        """Zeroes a row of the KV cache."""
-        self._arena.clear(row)
+        """Brings what a request takes over from another row into its own."""
+        if placement.copy_from is not None:
+            self._arena.copy(placement.copy_from.index, placement.row.index, placement.cached_tokens)
 
     def forward(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
-        """Feeds one piece of each of several sequences; logits [piece.wanted, vocab_size] for each piece.
+        """Feeds one piece of each of several sequences, in one pass; logits [piece.wanted, vocab_size] for each piece.
 
-        They are views of memory that the next call overwrites. Short pieces share a pass, whatever their lengths and
-        pasts; a long one has a pass of its own, since attention would pad all others to its length.
+        They are views of memory that the next call overwrites.
         """
-        self._lay_out(pieces)
-        pieces = [replace(piece, row=self._arena.position[piece.row]) for piece in pieces]
-        passes = plan_passes(pieces, self._short_tokens)
-        wanted = sum(max(1, sum(pieces[i].wanted for i in indices)) for indices in passes)
-        if len(self._logits) < wanted:
-            self._logits = np.empty((wanted, self.limits.vocab_size), np.float32)
-        logits: dict[int, NDArray[np.float32]] = {}
-        start = 0
-        for indices in passes:
-            computed = self._run([pieces[i] for i in indices], start)
-            for i in indices:
-                logits[i] = self._logits[start : start + pieces[i].wanted]
-                start += pieces[i].wanted
-            start += computed - sum(pieces[i].wanted for i in indices)
-        return [logits[i] for i in range(len(pieces))]
-
-    def _lay_out(self, pieces: Sequence[Piece]) -> None:
-        """Makes room for the pieces, and lets idle rows give way."""
-        arena, rows = self._arena, self.rows.rows
-        self._step += 1
-        for piece in pieces:
-            self._fed_at[piece.row] = self._step
-        needed = max(piece.past + len(piece.tokens) for piece in pieces)
-        longest = max([needed, *(row.length for row in rows if row.is_running)])
-        spots = []
-        for index in sorted(range(len(rows)), key=arena.position.__getitem__):
-            row, idle_steps = rows[index], self._step - self._fed_at[index]
-            tokens = 0 if index in arena.parked else row.length
-            spots.append(Spot(index, tokens, row.is_running, idle_steps))
-        layout = plan_layout(spots, arena.capacity, arena.fit(longest))
-        for index in layout.park:
-            arena.park(index, rows[index].length)
-        if layout.move is not None:
-            moved, place = layout.move
-            arena.move(moved, place, rows[moved].length)
-        arena.resize(needed, [row.length for row in rows])
-
-    def _run(self, pieces: Sequence[Piece], start: int) -> int:
-        """One pass; writes its rows of logits from ``start`` on and says how many."""
-        feed = render_feed(pieces, self.limits.kv_heads)
-        binding: Any = self._arena.binding(feed.first_row, len(feed.inputs["past_tokens"]))
+        feed = render_feed(pieces)
+        binding: Any = self._arena.binding(feed.first_row, len(feed.inputs["seqlens_k"]))
         for name, values in feed.inputs.items():
             binding.bind_cpu_input(name, values)
         rows = len(feed.inputs["logits_rows"])
-        target = self._logits[start : start + rows]
-        binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(target))
+        if len(self._logits) < rows:
+            self._logits = np.empty((rows, self.limits.vocab_size), np.float32)
+        binding.bind_ortvalue_output("logits", onnxruntime.OrtValue.ortvalue_from_numpy(self._logits[:rows]))
         self.session.run_with_iobinding(binding)
-        return rows
+        ends = np.cumsum([piece.wanted for piece in pieces]).tolist()
+        return [self._logits[end - piece.wanted : end] for piece, end in zip(pieces, ends, strict=True)]
 
 
 def open_session(folder: Path) -> onnxruntime.InferenceSession:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-ENGINE_FORMAT = 2
+ENGINE_FORMAT = 3
 """Raised with every change of the graph's signature (trt_spec.build.onnx.graph)."""
 
 ENGINE_FILES = ("config.json", "model.onnx", "model.onnx.data")
@@ -16,6 +16,15 @@ DRAFT_TOKENS_EXTERNAL = 2
 
 TOKENS_PER_BLOCK = 32
 """What the C++ engine's figures count its cache in (trtllm-build's default in 1.x, 64 before). Rows have no blocks."""
+
+
+HEAD_SIZE_STEP = 16
+"""GroupQueryAttention on a CPU takes heads of a multiple of it."""
+
+
+def cache_head_size(head_dim: int) -> int:
+    """Values of one position of a head in the KV cache."""
+    return -(-head_dim // HEAD_SIZE_STEP) * HEAD_SIZE_STEP
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ def load_limits(folder: Path) -> EngineLimits:
         vocab_size=pretrained["vocab_size"],
         layers=pretrained["num_hidden_layers"],
         kv_heads=pretrained["num_key_value_heads"],
-        head_size=pretrained["head_size"],
+        head_size=cache_head_size(pretrained["head_size"]),
         max_batch_size=build["max_batch_size"],
         max_seq_len=build["max_seq_len"],
         max_draft_len=build["max_draft_len"],

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import gguf
-import ml_dtypes
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -37,10 +36,6 @@ def interleave(values: np.ndarray, heads: int) -> np.ndarray:
     return out
 
 
-def bf16(values: np.ndarray) -> np.ndarray:
-    return values.astype(ml_dtypes.bfloat16).astype(np.float32)
-
-
 @pytest.mark.parametrize(("heads", "size", "columns"), [(1, 2, 1), (4, 16, 64), (3, 64, 8), (2, 6, 5)])
 def test_unpermute_inverts_the_row_order_of_llama_cpp(heads: int, size: int, columns: int) -> None:
     original = np.arange(heads * size * columns, dtype=np.float32).reshape(heads * size, columns)
@@ -53,12 +48,12 @@ def test_every_tensor_arrives_with_its_values(tiny, tmp_path: Path) -> None:
     assert tiny.quantised
     with Checkpoint.open(folder) as checkpoint:
         assert len(checkpoint.tensors) == len(tiny.tensors) == 20
-        assert {info.dtype for info in checkpoint.tensors.values()} == {"BF16"}
+        assert {info.dtype for info in checkpoint.tensors.values()} == {"F32"}
         for layer in range(2):
             for theirs, ours, heads in (("attn_q", "q_proj", HEADS), ("attn_k", "k_proj", KV_HEADS)):
                 stored = _as_stored(tiny, f"blk.{layer}.{theirs}.weight")
                 loaded = checkpoint.load(f"model.layers.{layer}.self_attn.{ours}.weight")
-                assert np.array_equal(interleave(loaded, heads), bf16(stored))
+                assert np.array_equal(interleave(loaded, heads), stored)
         for theirs, ours in (
             ("token_embd.weight", "model.embed_tokens.weight"),
             ("output_norm.weight", "model.norm.weight"),
@@ -70,7 +65,7 @@ def test_every_tensor_arrives_with_its_values(tiny, tmp_path: Path) -> None:
             ("blk.0.ffn_up.weight", "model.layers.0.mlp.up_proj.weight"),
             ("blk.0.ffn_down.weight", "model.layers.0.mlp.down_proj.weight"),
         ):
-            assert np.array_equal(checkpoint.load(ours), bf16(_as_stored(tiny, theirs))), ours
+            assert np.array_equal(checkpoint.load(ours), _as_stored(tiny, theirs)), ours
 
 
 def _as_stored(tiny, name: str) -> np.ndarray:
@@ -85,9 +80,9 @@ def test_float16_tensors_and_small_blocks_give_the_same_values(tiny, tmp_path: P
     monkeypatch.setattr(gguf_llama, "_BLOCK_ELEMENTS", 3 * 64)  # three rows at a time, none divides 32 evenly
     with Checkpoint.open(convert(tiny, tmp_path)) as checkpoint:
         loaded = checkpoint.load("model.layers.0.self_attn.v_proj.weight")
-        assert np.array_equal(loaded, bf16(tiny.tensors["blk.0.attn_v.weight"].astype(np.float16).astype(np.float32)))
+        assert np.array_equal(loaded, tiny.tensors["blk.0.attn_v.weight"].astype(np.float16).astype(np.float32))
         query = checkpoint.load("model.layers.0.self_attn.q_proj.weight")
-        assert np.array_equal(interleave(query, HEADS), bf16(tiny.tensors["blk.0.attn_q.weight"]))
+        assert np.array_equal(interleave(query, HEADS), tiny.tensors["blk.0.attn_q.weight"])
 
 
 def test_the_safetensors_package_opens_the_file(tiny, tmp_path: Path) -> None:
@@ -132,7 +127,7 @@ def test_an_output_tensor_unties_the_embeddings(tiny, tmp_path: Path) -> None:
     folder = convert(tiny, tmp_path)
     assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"] is False
     with Checkpoint.open(folder) as checkpoint:
-        assert np.array_equal(checkpoint.load("lm_head.weight"), bf16(tiny.tensors["output.weight"]))
+        assert np.array_equal(checkpoint.load("lm_head.weight"), tiny.tensors["output.weight"])
 
 
 def test_explicit_head_size_wins(tiny, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Many requests at once on a real engine of a tiny model: each gets what it would have got alone."""
 
 import shutil
-from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -10,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trt_spec.serve.local_backend import batcher as batcher_module
-from trt_spec.serve.local_backend import kv_arena, kv_layout
 from trt_spec.serve.local_backend.batcher import Batcher, Job, RequestCancelled
 from trt_spec.serve.local_backend.check_request import check_request
 from trt_spec.serve.local_backend.engine import Engine
@@ -115,16 +113,11 @@ def build_request(reference, drawn):
     requests=st.lists(REQUESTS, min_size=1, max_size=12),
     rows=st.integers(1, 4),
     limits=LIMITS,
-    patience=st.sampled_from((0, 1, 4, 32)),
 )
-def test_any_schedule_gives_the_tokens_of_one_by_one_runs(
-    open_engine, reference, lone_logits, requests, rows, limits, patience
-):
-    """With capacities in small steps and little patience for idle rows, so that all are moved and parked often."""
+def test_any_schedule_gives_the_tokens_of_one_by_one_runs(open_engine, reference, lone_logits, requests, rows, limits):
     built = [build_request(reference, drawn) for drawn in requests]
     jobs = [(drawn[0], request, drawn[5]) for drawn, (request, _) in zip(requests, built, strict=True)]
-    with patch.object(kv_arena, "CAPACITY_STEP_TOKENS", 8), patch.object(kv_layout, "PARK_AFTER_STEPS", patience):
-        outcomes = run(open_engine(rows), jobs, limits)
+    outcomes = run(open_engine(rows), jobs, limits)
     for (_, request, cancelled_at), (_, answer), outcome in zip(jobs, built, outcomes, strict=True):
         if cancelled_at is not None and isinstance(outcome, RequestCancelled):
             continue
@@ -211,21 +204,6 @@ def test_a_prompt_that_ends_before_its_logits_were_seen_leaves_nothing_that_is_n
     assert outcome.new_ids == greedy[:10]
 
 
-@pytest.mark.parametrize("moves", [False, True])
-def test_a_cache_that_moves_under_a_bad_prompt_leaves_no_trace_of_it(nan_folder, reference, moves):
-    """Its capacity grows and shrinks, and a row moves, while keys and values of NaN wait to be found out."""
-    engine, texts = WatchedEngine(nan_folder), reference[1:4]
-    good = [(start, GenerateRequest(prompt, 30), None) for start, (prompt, _) in zip((0, 14, 14), texts, strict=True)]
-    bad = (2, GenerateRequest([NAN_TOKEN, *[1] * 100], 2), 11)
-    short = [(1, GenerateRequest([9, 9, 9], 2), None)] if moves else []
-    limits = StepLimits(short_tokens=4, max_step_tokens=16, chunk_tokens=8)
-    with patch.object(kv_arena, "CAPACITY_STEP_TOKENS", 8), patch.object(kv_layout, "PARK_AFTER_STEPS", 2):
-        *outcomes, cancelled = run(engine, [*short, *good, bad], limits)
-    assert isinstance(cancelled, RequestCancelled)
-    assert [outcome.new_ids for outcome in outcomes[-3:]] == [greedy[:30] for _, greedy in texts]
-    assert (engine._arena.position != list(range(4))) == moves
-
-
 @pytest.mark.parametrize("failing", ["acquire", "place", "sequence"])
 def test_a_request_that_cannot_start_fails_alone_and_frees_its_row(open_engine, reference, monkeypatch, failing):
     engine = open_engine(2)
@@ -296,18 +274,6 @@ def test_drafts_that_are_fed_in_pieces_are_judged_by_their_own_logits(open_engin
     assert outcome.new_ids == greedy[:7]
 
 
-def test_sixteen_drafts_of_many_share_a_pass(build_tiny_engine, reference, monkeypatch):
-    engine, passes = Engine(build_tiny_engine("pair-target", max_draft_len=16)), []
-    compute = engine._run
-    monkeypatch.setattr(engine, "_run", lambda pieces, start: passes.append(len(pieces)) or compute(pieces, start))
-    prompts = [prompt for prompt, _ in reference[:4]]
-    run(engine, [(0, GenerateRequest(prompt, 1), None) for prompt in prompts])
-    passes.clear()
-    outcomes = run(engine, [(0, GenerateRequest(prompt, 17, greedy[:16]), None) for prompt, greedy in reference[:4]])
-    assert [outcome.new_ids for outcome in outcomes] == [greedy[:17] for _, greedy in reference[:4]]
-    assert passes == [4]
-
-
 def test_a_cancelled_request_makes_room_in_the_next_step(open_engine, reference):
     engine = open_engine(1)
     prompt, greedy = reference[1]
@@ -367,23 +333,6 @@ def test_abort_answers_everybody_and_frees_the_rows(open_engine, reference):
     batcher.abort(reason)
     assert outcomes == [reason] * 4
     assert batcher.is_idle and not any(row.is_running for row in engine.rows.rows)
-
-
-def test_an_idle_long_sequence_slows_nobody_and_is_not_forgotten(open_engine, reference, generate):
-    engine = open_engine(3)
-    prompt, greedy = reference[0]
-    long = [*prompt, *greedy]
-    with patch.object(kv_arena, "CAPACITY_STEP_TOKENS", 16):
-        run(engine, [(0, GenerateRequest(long, 1), None)])
-        assert engine._arena.capacity >= len(long)
-        for _ in range(kv_layout.PARK_AFTER_STEPS):
-            run(engine, [(0, GenerateRequest([9, 9, 9], 1), None)])
-        assert engine._arena.capacity == 16
-        engine.passes.clear()
-        (again,) = run(engine, [(0, GenerateRequest([*long, 7, 8], 3), None)])
-        assert engine.passes[0] == [2]
-    fresh = generate(open_engine(), GenerateRequest([*long, 7, 8], 3))
-    assert again.new_ids == fresh.new_ids
 
 
 def resident_bytes():
