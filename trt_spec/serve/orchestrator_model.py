@@ -168,7 +168,8 @@ class TritonPythonModel:
         """
         drafted, accepted = sum(counts.drafted), sum(counts.accepted)
         values: dict[str, Any] = {
-            "text_output": np.array([[text.encode("utf-8")]], np.object_),
+            # One element a text, as NVIDIA's postprocessing gives it: clients call decode() on the first.
+            "text_output": np.array([text.encode("utf-8")], np.object_),
             "total_draft_tokens": np.array([[drafted]], np.int32),
             "total_accepted_draft_tokens": np.array([[accepted]], np.int32),
             "acceptance_rate": np.array([[accepted / drafted if drafted else 0.0]], np.float32),

@@ -190,7 +190,7 @@ def start(triton, tiny, tmp_path):
 
 def text_of(response):
     assert not response.has_error(), response.error().message()
-    return response.outputs["text_output"].as_numpy()[0, 0].decode()
+    return response.outputs["text_output"].as_numpy()[0].decode()
 
 
 def counts_of(response):
