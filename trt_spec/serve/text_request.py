@@ -44,6 +44,8 @@ READ = frozenset(
 """The inputs that the orchestrator honours."""
 
 MAX_WORDS = 256
+MAX_WORD_CHARS = 4096
+"""Of all words of one list together: every call to an engine carries their ids."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,9 @@ def _texts(tensors: TensorReader, name: str) -> tuple[str, ...]:
     words = sum(map(bool, texts))
     if words > MAX_WORDS:
         raise BadRequest(f"{name} has {words} words, expected at most {MAX_WORDS}.")
+    chars = sum(map(len, texts))
+    if chars > MAX_WORD_CHARS:
+        raise BadRequest(f"{name} has {chars} characters in all, expected at most {MAX_WORD_CHARS}.")
     return texts
 
 
