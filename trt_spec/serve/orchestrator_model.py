@@ -17,6 +17,7 @@ from .answer import Answer
 from .contract import LogProbSource
 from .event_loop import EventLoopThread
 from .metrics import OrchestratorMetrics, Outcome, RequestFigures
+from .server_log import log_error
 from .speculate import RoundCounts, speculate
 from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
@@ -94,14 +95,14 @@ class TritonPythonModel:
             message = f"the target engine failed: {error}"
             outcome, refusal = "engine_failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         except Exception as error:  # noqa: BLE001 - the loop must outlive any request
-            triton.Logger.log_error(f"orchestrator failure: {error!r}")
+            log_error(triton, f"orchestrator failure: {error!r}")
             message = f"the orchestrator failed: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         figures.end(outcome)
         try:
             sender.send(triton.InferenceResponse(error=refusal), flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Exception as error:  # noqa: BLE001 - nothing is left to try
-            triton.Logger.log_error(f"an error could not be sent: {error!r}")
+            log_error(triton, f"an error could not be sent: {error!r}")
 
     async def _admit(self, request: Any, sender: Any, figures: RequestFigures) -> None:
         """Waits for one of the slots; a decoupled model's queue in Triton never fills, so the bound is kept here."""
