@@ -121,6 +121,22 @@ def test_tritonclient_grpc_stream(server, expected):
     assert len(pieces) > 2
 
 
+@pytest.mark.parametrize("max_tokens", [1, 2, MAX_TOKENS])
+def test_a_stream_says_its_end_to_a_client_that_asks_for_no_empty_response(server, max_tokens):
+    done = threading.Event()
+
+    def collect(result, error):
+        if error or result.get_response().parameters["triton_final_response"].bool_param:
+            done.set()
+
+    with tritonclient.grpc.InferenceServerClient(server.grpc_url) as client:
+        client.start_stream(collect)
+        inputs = inputs_of(tritonclient.grpc, stream=("BOOL", True), max_tokens=("INT32", max_tokens))
+        client.async_stream_infer(STREAMING_MODEL, inputs)
+        assert done.wait(30)
+        client.stop_stream()
+
+
 def test_tritonclient_http_aio(server, expected):
     async def infer():
         async with tritonclient.http.aio.InferenceServerClient(address(server)) as client:
@@ -172,6 +188,7 @@ def test_curl(server, expected, path, more):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
 def test_llama_index(server, expected):
     """It asks ``ensemble``, sends ``random_seed`` to every version, and reads the first element of what comes."""
     from llama_index.llms.nvidia_triton import NvidiaTriton

@@ -151,11 +151,9 @@ class TritonPythonModel:
                 figures.show_text()
                 text, ids_sent = "", len(answer.ids)
         text += answer.finish(cut=len(answer.ids) == text_request.speculation.max_tokens)
-        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        if ids_sent and not text and ids_sent == len(answer.ids):
-            sender.send(flags=final)  # everything is said already
-            return
+        # Also when all is said already: Triton keeps a final response without outputs to itself, and clients wait.
         outputs = self._outputs(text_request, text, answer.ids, ids_sent, figures.counts)
+        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         sender.send(self._triton.InferenceResponse(outputs), flags=final)
         if text_request.speculation.streams and text:
             figures.show_text()
