@@ -1,7 +1,7 @@
 """gRPC client of a trtspec deployment: the orchestrator, its stream and the engines behind it.
 
-Every request is greedy, carries a deadline over its whole duration, and fails with a message that names the model and
-the prompt.
+Requests are greedy unless asked otherwise. Each carries a deadline over its whole duration, and fails with a message
+that names the model and the prompt.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, VerifyFai
 from trt_spec.serve.contract import DRAFT_MODEL, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.acceptance import Round
 from trt_spec.verify.tensors import ModelInterface, build_inputs, read_interface, read_ints, read_text
+from trt_spec.verify.text_request import DEFAULT_SEED, GREEDY, Controls, text_values
 
 ROLES = {
     TARGET_MODEL: "target model",
@@ -30,8 +31,6 @@ CONNECT_DEADLINE_S = 10.0
 DEADLINE_FLOOR_S = 60.0
 SLOWEST_TOKENS_PER_S = 1.0
 
-# Engines fall back to one shared seed without this; greedy output does not depend on it.
-_SEED = 1
 _TOTALS = ("total_draft_tokens", "total_accepted_draft_tokens")
 _MAX_MESSAGE_BYTES = 2**31 - 1
 _LOOPBACK = re.compile(r"^(localhost|127\.|\[?::1\]?)")
@@ -159,9 +158,11 @@ class TritonClient:
 
     # -- the orchestrator ----------------------------------------------------------------------------------------
 
-    def infer(self, text: str, max_tokens: int, num_draft_tokens: int | None, *, label: str) -> Generation:
-        """Unary greedy request; ``num_draft_tokens`` 0 is the target alone, None the deployed length."""
-        inputs = self._text_inputs(UNARY_MODEL, text, max_tokens, num_draft_tokens, stream=False)
+    def infer(
+        self, text: str, max_tokens: int, num_draft_tokens: int | None, *, label: str, controls: Controls = GREEDY
+    ) -> Generation:
+        """Unary request; ``num_draft_tokens`` 0 is the target alone, None the deployed length."""
+        inputs = self._text_inputs(UNARY_MODEL, text, max_tokens, num_draft_tokens, stream=False, controls=controls)
         started = time.perf_counter()
         result = self._infer(UNARY_MODEL, inputs, label)
         seconds = time.perf_counter() - started
@@ -215,21 +216,17 @@ class TritonClient:
             raise _no_response(self.deadline_s, STREAMING_MODEL, label) from None
 
     def _text_inputs(
-        self, model: str, text: str, max_tokens: int, num_draft_tokens: int | None, *, stream: bool
+        self,
+        model: str,
+        text: str,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        *,
+        stream: bool,
+        controls: Controls = GREEDY,
     ) -> list[Any]:
         interface = self.interface(model)
-        values: dict[str, Any] = {
-            "text_input": text,
-            "max_tokens": max_tokens,
-            "stream": stream,
-            "exclude_input_in_output": True,
-            "return_perf_metrics": True,
-            "top_k": 1,
-        }
-        if interface.seed_name:
-            values[interface.seed_name] = _SEED
-        if num_draft_tokens is not None:
-            values["num_draft_tokens"] = num_draft_tokens
+        values = text_values(interface, text, max_tokens, num_draft_tokens, stream=stream, controls=controls)
         return build_inputs(interface, values)
 
     # -- the engines, called directly ----------------------------------------------------------------------------
@@ -278,7 +275,7 @@ class TritonClient:
             **extra,
         }
         if interface.seed_name:
-            values[interface.seed_name] = _SEED
+            values[interface.seed_name] = DEFAULT_SEED
         if end_ids:
             values["end_id"] = end_ids[0]
         if len(end_ids) > 1:

@@ -205,6 +205,37 @@ def test_an_answer_counts_what_was_drafted_and_accepted(start):
     assert len(request.responses) == 1
 
 
+def test_b042_what_an_engine_pads_behind_its_answer_is_no_text(triton, start):
+    whole, request = FakeRequest("a"), FakeRequest("a")
+    model = start()
+    model.execute([whole])
+    expected = text_of(whole.wait())
+    triton.more_outputs = lambda inputs, new: {"output_ids": np.array([[[*new, *[7] * 9]]])}
+    model.execute([request])
+    assert text_of(request.wait()) == expected
+
+
+def test_b038_engines_are_told_end_and_padding(triton, start):
+    for end_id in (None, 7):
+        request = FakeRequest("a", **({} if end_id is None else {"end_id": end_id}))
+        start().execute([request])
+        request.wait()
+        inputs = dict(triton.calls)
+        assert inputs.keys() == {"target", "draft"}
+        for sent in inputs.values():
+            assert sent["end_id"].tolist() == sent["pad_id"].tolist() == [[315 if end_id is None else end_id]]
+
+
+def test_b007_engines_are_asked_to_leave_the_prompt_out(triton, start):
+    request = FakeRequest("a")
+    start().execute([request])
+    request.wait()
+    assert {model for model, _ in triton.calls} == {"target", "draft"}
+    assert all(inputs["exclude_input_in_output"].tolist() == [[True]] for _, inputs in triton.calls)
+    first_verification = next(inputs for model, inputs in triton.calls if model == "target")
+    assert first_verification["draft_input_ids"].size > 0
+
+
 def test_a_stream_sends_a_response_a_round(start):
     request, whole = FakeRequest("a", stream=True), FakeRequest("a")
     model = start(decoupled=True)
