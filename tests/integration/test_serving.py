@@ -303,7 +303,7 @@ def test_streaming_from_the_model_with_one_response_is_refused(served):
     assert (status, "ensemble" in answer["error"]) == (400, True)
 
 
-def test_two_prompts_in_one_request_are_refused(served):
+def test_b009_two_prompts_in_one_request_are_refused(served):
     inputs = [
         grpcclient.InferInput("text_input", [2, 1], "BYTES"),
         grpcclient.InferInput("max_tokens", [2, 1], "INT32"),
