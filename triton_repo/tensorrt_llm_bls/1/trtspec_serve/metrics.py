@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from .server_log import log_warning
 from .speculate import RoundCounts
 
 MetricKind = Literal["COUNTER", "GAUGE", "HISTOGRAM"]
@@ -157,7 +158,7 @@ class OrchestratorMetrics:
             self._log(f"metric {info.name} is given up: {error}")
 
     def _log(self, message: str) -> None:
-        self._triton.Logger.log_warn(message)
+        log_warning(self._triton, message)
 
 
 class RequestFigures:

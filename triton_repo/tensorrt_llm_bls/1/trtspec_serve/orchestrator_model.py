@@ -17,6 +17,7 @@ from .answer import Answer
 from .contract import LogProbSource
 from .event_loop import EventLoopThread
 from .metrics import OrchestratorMetrics, Outcome, RequestFigures
+from .server_log import log_error
 from .speculate import RoundCounts, speculate
 from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
@@ -94,14 +95,14 @@ class TritonPythonModel:
             message = f"the target engine failed: {error}"
             outcome, refusal = "engine_failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         except Exception as error:  # noqa: BLE001 - the loop must outlive any request
-            triton.Logger.log_error(f"orchestrator failure: {error!r}")
+            log_error(triton, f"orchestrator failure: {error!r}")
             message = f"the orchestrator failed: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         figures.end(outcome)
         try:
             sender.send(triton.InferenceResponse(error=refusal), flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Exception as error:  # noqa: BLE001 - nothing is left to try
-            triton.Logger.log_error(f"an error could not be sent: {error!r}")
+            log_error(triton, f"an error could not be sent: {error!r}")
 
     async def _admit(self, request: Any, sender: Any, figures: RequestFigures) -> None:
         """Waits for one of the slots; a decoupled model's queue in Triton never fills, so the bound is kept here."""
@@ -150,11 +151,9 @@ class TritonPythonModel:
                 figures.show_text()
                 text, ids_sent = "", len(answer.ids)
         text += answer.finish(cut=len(answer.ids) == text_request.speculation.max_tokens)
-        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        if ids_sent and not text and ids_sent == len(answer.ids):
-            sender.send(flags=final)  # everything is said already
-            return
+        # Also when all is said already: Triton keeps a final response without outputs to itself, and clients wait.
         outputs = self._outputs(text_request, text, answer.ids, ids_sent, figures.counts)
+        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         sender.send(self._triton.InferenceResponse(outputs), flags=final)
         if text_request.speculation.streams and text:
             figures.show_text()
@@ -168,7 +167,8 @@ class TritonPythonModel:
         """
         drafted, accepted = sum(counts.drafted), sum(counts.accepted)
         values: dict[str, Any] = {
-            "text_output": np.array([[text.encode("utf-8")]], np.object_),
+            # One element a text, as NVIDIA's postprocessing gives it: clients call decode() on the first.
+            "text_output": np.array([text.encode("utf-8")], np.object_),
             "total_draft_tokens": np.array([[drafted]], np.int32),
             "total_accepted_draft_tokens": np.array([[accepted]], np.int32),
             "acceptance_rate": np.array([[accepted / drafted if drafted else 0.0]], np.float32),

@@ -11,6 +11,7 @@ import numpy as np
 from .contract import MIN_TOKENS_NAMES, SEED_NAMES, LogProbSource
 from .logit_rules import NEUTRAL_RULES, LogitRules
 from .sampling import Sampler
+from .server_log import log_warning
 from .speculate import DraftFailed, EngineCall, TargetTokens
 from .stopping import pack_stop_words
 
@@ -82,7 +83,7 @@ class TritonEngines:
         except EngineFailed as error:
             self._on_draft_failure()
             if not self._draft_failed:
-                self._triton.Logger.log_warn(f"the draft engine fails, the target goes on alone: {error}")
+                log_warning(self._triton, f"the draft engine fails, the target goes on alone: {error}")
             self._draft_failed = True
             raise DraftFailed(str(error)) from error
         self._draft_failed = False
