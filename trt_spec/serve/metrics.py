@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from .drafting import Source
 from .rounds import RoundCounts
+from .server_log import log_warning
 
 MetricKind = Literal["COUNTER", "GAUGE", "HISTOGRAM"]
 Outcome = Literal["answered", "invalid", "queue_full", "cancelled", "engine_failed", "failed", "stopping"]
@@ -178,7 +179,7 @@ class OrchestratorMetrics:
             self._log(f"metric {info.name} is given up: {error}")
 
     def _log(self, message: str) -> None:
-        self._triton.Logger.log_warn(message)
+        log_warning(self._triton, message)
 
 
 class RequestFigures:

@@ -15,6 +15,7 @@ from .draft_logits import as_sampled
 from .engine_calls import Draft, DraftFailed, EngineCall, TargetTokens
 from .engine_inputs import EngineDialect
 from .sampling import Sampler
+from .server_log import log_warning
 
 LOGITS, WANTS_LOGITS = "generation_logits", "return_generation_logits"
 
@@ -91,7 +92,7 @@ class TritonEngines:
         except EngineFailed as error:
             self._on_draft_failure()
             if not self._draft_failed:
-                self._triton.Logger.log_warn(f"the draft engine fails, the target goes on alone: {error}")
+                log_warning(self._triton, f"the draft engine fails, the target goes on alone: {error}")
             self._draft_failed = True
             raise DraftFailed(str(error)) from error
         self._draft_failed = False
@@ -116,7 +117,7 @@ class TritonEngines:
         """Tells once of an engine that keeps its logits to itself; equality accepts its drafts as well."""
         if call.accept != "tokens" and not self._draft_is_silent:
             self._draft_is_silent = True
-            self._triton.Logger.log_warn(f"the draft engine gave no {LOGITS}: its drafts are accepted by equality")
+            log_warning(self._triton, f"the draft engine gave no {LOGITS}: its drafts are accepted by equality")
 
     async def _run(
         self, model: EngineModel, call: EngineCall, output: str | None = None, more: Mapping[str, Any] | None = None

@@ -1,7 +1,7 @@
 """gRPC client of a trtspec deployment: the orchestrator, its stream and the engines behind it.
 
-Every request is greedy, carries a deadline over its whole duration, and fails with a message that names the model and
-the prompt.
+Requests are greedy unless asked otherwise. Each carries a deadline over its whole duration, and fails with a message
+that names the model and the prompt.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from trt_spec.verify.acceptance import Round
 from trt_spec.verify.load.deadline import Deadline
 from trt_spec.verify.machine import explain_silence, read_gpu_utilization
 from trt_spec.verify.tensors import ModelInterface, build_inputs, read_interface, read_ints, read_text
+from trt_spec.verify.text_request import DEFAULT_SEED, GREEDY, Controls, text_values
 
 ROLES = {
     TARGET_MODEL: "target model",
@@ -30,8 +31,6 @@ ROLES = {
 
 CONNECT_DEADLINE_S = 10.0
 
-# Engines fall back to one shared seed without this; greedy output does not depend on it.
-_SEED = 1
 _TOTALS = ("total_draft_tokens", "total_accepted_draft_tokens")
 _MAX_MESSAGE_BYTES = 2**31 - 1
 _LOOPBACK = re.compile(r"^(localhost|127\.|\[?::1\]?)")
@@ -47,18 +46,6 @@ class Generation:
     rounds: tuple[Round, ...]
     drafted: int
     accepted: int
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Draws instead of greedy decoding: the ``top_k`` likeliest tokens at ``temperature``, by ``seed``."""
-
-    temperature: float
-    top_k: int
-    seed: int
-
-
-_GREEDY = Sampling(1.0, 1, _SEED)
 
 
 def parse_url(url: str) -> str:
@@ -195,10 +182,10 @@ class TritonClient:
         num_draft_tokens: int | None,
         *,
         label: str,
-        sampling: Sampling = _GREEDY,
+        controls: Controls = GREEDY,
     ) -> Generation:
         """Unary request; ``num_draft_tokens`` 0 is the target alone, None the deployed length."""
-        inputs = self._text_inputs(UNARY_MODEL, text, max_tokens, num_draft_tokens, stream=False, sampling=sampling)
+        inputs = self._text_inputs(UNARY_MODEL, text, max_tokens, num_draft_tokens, stream=False, controls=controls)
         started = time.perf_counter()
         result = self._infer(UNARY_MODEL, inputs, label)
         seconds = time.perf_counter() - started
@@ -259,23 +246,10 @@ class TritonClient:
         num_draft_tokens: int | None,
         *,
         stream: bool,
-        sampling: Sampling = _GREEDY,
+        controls: Controls = GREEDY,
     ) -> list[Any]:
         interface = self.interface(model)
-        values: dict[str, Any] = {
-            "text_input": text,
-            "max_tokens": max_tokens,
-            "stream": stream,
-            "exclude_input_in_output": True,
-            "return_perf_metrics": True,
-            "top_k": sampling.top_k,
-        }
-        if sampling is not _GREEDY:
-            values["temperature"] = sampling.temperature
-        if interface.seed_name:
-            values[interface.seed_name] = sampling.seed
-        if num_draft_tokens is not None:
-            values["num_draft_tokens"] = num_draft_tokens
+        values = text_values(interface, text, max_tokens, num_draft_tokens, stream=stream, controls=controls)
         return build_inputs(interface, values)
 
     # -- the engines, called directly ----------------------------------------------------------------------------
@@ -288,14 +262,14 @@ class TritonClient:
         end_ids: Sequence[int],
         *,
         label: str,
-        sampling: Sampling = _GREEDY,
+        controls: Controls = GREEDY,
     ) -> tuple[int, ...]:
         """Ids that one engine generates after ``ids``, without drafts; the end token may be among them."""
         extra: dict[str, Any] = {}
-        if sampling is not _GREEDY:
+        if controls is not GREEDY:
             seed_name = self.interface(model).seed_name
-            extra = {"runtime_top_k": sampling.top_k, "temperature": sampling.temperature}
-            extra |= {seed_name: sampling.seed} if seed_name else {}
+            extra = {"runtime_top_k": controls.top_k, "temperature": controls.temperature}
+            extra |= {seed_name: controls.seed} if seed_name else {}
         result = self._infer_ids(model, ids, max_tokens, end_ids, extra, label)
         output = read_ints(result, "output_ids") or ()
         length = (read_ints(result, "sequence_length") or (len(output),))[0]
@@ -335,7 +309,7 @@ class TritonClient:
             "streaming": False,
         }
         if interface.seed_name:
-            values[interface.seed_name] = _SEED
+            values[interface.seed_name] = DEFAULT_SEED
         values |= extra
         if end_ids:
             values["end_id"] = end_ids[0]

@@ -69,6 +69,7 @@ class Report:
 
     ``speedup`` is speculative / plain in total tokens per total second; ``speedup_of_medians`` divides the medians over
     prompts; ``speedup_of_pairs`` is the median over prompts of the ratio within each, which noise disturbs least.
+    ``drafts_inside``: the target's own heads draft, on both sides and without counts.
     """
 
     lossless: bool
@@ -85,6 +86,7 @@ class Report:
     prompts: tuple[PromptReport, ...]
     conditions: Conditions
     speedup_interval: Ratio | None = None
+    drafts_inside: bool = False
     speculative_time_to_first_token_s: Distribution | None = None
     machine: MachineLoad | None = None
     server_metrics: MetricsDelta | None = None

@@ -179,8 +179,11 @@ class _Run:
         return Probes(sampled or (), isolation, noise, fuzz, executions if self._draft_model_drafts() else None)
 
     def _draft_model_drafts(self) -> bool:
-        """Whether every draft comes from the draft model: n-gram drafts need none."""
-        return self.client.interface(UNARY_MODEL).parameters.get("draft_source", "model") == "model"
+        """Whether every draft comes from the draft model: n-gram look-up and heads of the target need none."""
+        return (
+            not self.client.engine_drafts
+            and self.client.interface(UNARY_MODEL).parameters.get("draft_source", "model") == "model"
+        )
 
     def _warm_up(self, prompt: Prompt) -> None:
         """Not counted. Goes leg by leg, so that an error names the first model that does not work by itself."""
@@ -252,7 +255,8 @@ class _Run:
             draft_alone=draft_alone,
             prompts=tuple(map(_report_prompt, results)),
             conditions=self._conditions(server),
-            speedup_interval=_interval([result.pair for result in results]),
+            speedup_interval=None if inside else _interval([result.pair for result in results]),
+            drafts_inside=inside,
             speculative_time_to_first_token_s=distribute(
                 first for item in results if (first := item.pair.speculative.time_to_first_token_s) is not None
             ),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trt_spec.serve.contract import SEED_NAMES
+from trt_spec.serve.contract import MIN_TOKENS_NAMES, SEED_NAMES
 
 # Triton's data types and numpy's name of each.
 _NUMPY_DTYPE = {
@@ -32,13 +32,21 @@ _NUMPY_DTYPE = {
 
 @dataclass(frozen=True)
 class ModelInterface:
-    """Input tensor names with their Triton data types, output names and parameters of one served model."""
+    """Input tensor names with their Triton data types, output names and parameters of one served model.
+
+    A ``decoupled`` model gives any number of responses, another exactly one.
+    """
 
     name: str
     inputs: Mapping[str, str]
     outputs: frozenset[str]
     parameters: Mapping[str, str]
     decoupled: bool = False
+
+    @property
+    def min_tokens_name(self) -> str | None:
+        """How this dialect calls the minimum length, if it has one."""
+        return next((name for name in MIN_TOKENS_NAMES if name in self.inputs), None)
 
     @property
     def seed_name(self) -> str | None:
@@ -97,9 +105,8 @@ def build_inputs(interface: ModelInterface, values: Mapping[str, Any]) -> list[A
 def _to_array(value: Any, dtype: str) -> Any:
     import numpy as np
 
-    if isinstance(value, str):
-        value = value.encode("utf-8")
     rows: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+    rows = [row.encode("utf-8") if isinstance(row, str) else row for row in rows]
     return np.asarray([rows], dtype=np.dtype(_NUMPY_DTYPE[dtype]))
 
 

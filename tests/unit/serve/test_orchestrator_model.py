@@ -194,7 +194,7 @@ def start(triton, tiny, tmp_path):
 
 def text_of(response):
     assert not response.has_error(), response.error().message()
-    return response.outputs["text_output"].as_numpy()[0, 0].decode()
+    return response.outputs["text_output"].as_numpy()[0].decode()
 
 
 def counts_of(response):
@@ -221,6 +221,37 @@ def test_a_target_that_drafts_inside_is_not_said_to_draft_nothing(start, triton)
     assert text_of(told)
     assert sorted(told.outputs) == ["output_ids", "text_output"]
     assert {name for name, _ in triton.calls} == {"target"}
+
+
+def test_b042_what_an_engine_pads_behind_its_answer_is_no_text(triton, start):
+    whole, request = FakeRequest("a"), FakeRequest("a")
+    model = start()
+    model.execute([whole])
+    expected = text_of(whole.wait())
+    triton.more_outputs = lambda inputs, new: {"output_ids": np.array([[[*new, *[7] * 9]]])}
+    model.execute([request])
+    assert text_of(request.wait()) == expected
+
+
+def test_b038_engines_are_told_end_and_padding(triton, start):
+    for end_id in (None, 7):
+        request = FakeRequest("a", **({} if end_id is None else {"end_id": end_id}))
+        start().execute([request])
+        request.wait()
+        inputs = dict(triton.calls)
+        assert inputs.keys() == {"target", "draft"}
+        for sent in inputs.values():
+            assert sent["end_id"].tolist() == sent["pad_id"].tolist() == [[315 if end_id is None else end_id]]
+
+
+def test_b007_engines_are_asked_to_leave_the_prompt_out(triton, start):
+    request = FakeRequest("a")
+    start().execute([request])
+    request.wait()
+    assert {model for model, _ in triton.calls} == {"target", "draft"}
+    assert all(inputs["exclude_input_in_output"].tolist() == [[True]] for _, inputs in triton.calls)
+    first_verification = next(inputs for model, inputs in triton.calls if model == "target")
+    assert first_verification["draft_input_ids"].size > 0
 
 
 def test_a_stream_sends_a_response_a_round(start):

@@ -22,6 +22,14 @@ def test_the_layout_is_nvidias():
     assert pack_stop_words(((5,), (7, 8))).tolist() == [[5, 7, 8], [1, 3, -1]]
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_b037_any_of_several_stop_words_ends_the_answer(count):
+    words = ((9,), (7, 8), (3, 4, 5))[:count]
+    packed = unpack_stop_words(pack_stop_words(words)) if words else ()
+    for which, (said, end) in enumerate((([1, 2, 9, 1], 3), ([1, 7, 8, 1], 3), ([1, 3, 4, 5, 1], 4)), 1):
+        assert find_stop(said, 0, packed) == (end if which <= count else None)
+
+
 @pytest.mark.parametrize("packed", [[1, 2], [[1, 2]], [[1, 2], [2, 1]], [[1, 2], [3, -1]]])
 def test_a_malformed_list_is_refused(packed):
     with pytest.raises(ValueError, match="expected"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trt_spec.serve.text_request import OrchestratorLimits, read_text_request
+from trt_spec.serve.tokens import TextTokenizer
 from trt_spec.serve.triton_request import BadRequest, TensorReader
 
 LIMITS = OrchestratorLimits(
@@ -20,9 +21,9 @@ LIMITS = OrchestratorLimits(
 )
 
 
-def read(**values: Any) -> Any:
-    """The request with these inputs, for a tokenizer of one token a character."""
-    tokenizer = types.SimpleNamespace(
+def read(tokenizer: Any = None, **values: Any) -> Any:
+    """The request with these inputs, for a tokenizer of one token a character unless another is given."""
+    tokenizer = tokenizer or types.SimpleNamespace(
         encode=lambda text: [ord(char) for char in text],
         encode_word=lambda text: tuple(map(ord, text)),
         end_ids=(0,),
@@ -45,6 +46,63 @@ def test_b053_as_many_drafted_tokens_as_the_engine_takes(asked: int) -> None:
 def test_b053_more_drafted_tokens_are_refused_with_both_numbers(asked: int) -> None:
     with pytest.raises(BadRequest, match=rf"num_draft_tokens is {asked}, .*max_draft_len 10"):
         read(num_draft_tokens=np.array([[asked]], np.int32))
+
+
+def float_of(value: float) -> Any:
+    return np.array([[value]], np.float32)
+
+
+def test_b094_a_temperature_that_comes_alone_samples() -> None:
+    assert read().speculation.sampling.is_greedy
+    for unset in ({}, {"top_p": float_of(0.0)}, {"top_k": np.array([[0]], np.int32)}):
+        sampling = read(temperature=float_of(0.7), **unset).speculation.sampling
+        assert not sampling.is_greedy
+        assert (sampling.top_k, sampling.top_p) == (0, 1.0)
+    assert read(temperature=float_of(0.0)).speculation.sampling.is_greedy
+    assert read(temperature=float_of(0.7), top_k=np.array([[1]], np.int32)).speculation.sampling.is_greedy
+    assert read(temperature=float_of(0.7), top_p=float_of(0.5)).speculation.sampling.top_p == 0.5
+
+
+@pytest.mark.parametrize("top_p", [100.0, -0.1, np.nan])
+def test_b094_top_p_out_of_range_is_refused(top_p: float) -> None:
+    with pytest.raises(BadRequest, match=r"top_p is .*, expected 0 \(not set\) to 1"):
+        read(top_p=float_of(top_p))
+
+
+def test_b094_two_requests_without_a_seed_draw_differently() -> None:
+    first, second = (read(temperature=float_of(1.0)).speculation.sampling.seed for _ in range(2))
+    assert first != second
+
+
+def test_b115_a_request_that_says_nothing_of_a_stream_does_not_stream() -> None:
+    drafts = np.array([[4]], np.int32)
+    assert read(num_draft_tokens=drafts).speculation.streams is False
+    assert read(num_draft_tokens=drafts, stream=np.array([[True]])).speculation.streams is True
+
+
+def test_b038_the_end_id_is_the_models_own_unless_the_client_names_one() -> None:
+    assert read().speculation.end_ids == (0,)
+    assert read(end_id=np.array([[7]], np.int32)).speculation.end_ids == (7,)
+    assert read(end_id=np.array([[-1]], np.int32)).speculation.end_ids == ()
+
+
+@pytest.mark.parametrize(("folder", "ids"), [("tokenizer", None), ("tokenizer-bos", 1)])
+def test_b090_an_empty_prompt_is_a_bos_or_refused(tiny: Any, folder: str, ids: int | None) -> None:
+    tokenizer = TextTokenizer(tiny / folder)
+    if ids is None:
+        with pytest.raises(BadRequest, match="text_input is empty, and this model's tokenizer adds no token"):
+            read(tokenizer, text_input=words(""))
+    else:
+        prompt = read(tokenizer, text_input=words("")).speculation.prompt_ids
+        assert prompt == list(tokenizer.encode_word("<|bos|>"))
+    assert len(read(tokenizer, text_input=words(" ")).speculation.prompt_ids) == (ids or 0) + 1
+
+
+@pytest.mark.parametrize("name", ["stop_words", "bad_words"])
+def test_b089_words_that_every_call_would_carry_are_bounded(name: str) -> None:
+    read(**{name: words("w" * 4096)})
+    with pytest.raises(BadRequest, match=f"{name} has 4097 characters in all, expected at most 4096"):
+        read(**{name: words("w" * 4000, "x" * 97)})
 
 
 def words(*texts: str) -> Any:

@@ -61,7 +61,7 @@ def test_settings_left_over_from_training_neither_cut_nor_fill(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("prompt", ["hello", "<|bos|>hello"])
-def test_a_prompt_gets_exactly_one_bos(tiny, prompt):
+def test_b035_a_prompt_gets_exactly_one_bos(tiny, prompt):
     tokenizer = TextTokenizer(tiny / "tokenizer-bos")
     bos = tokenizer.encode_word("<|bos|>")[0]
     ids = tokenizer.encode(prompt)

@@ -43,7 +43,11 @@ _TEXT_INPUTS = {
     "num_draft_tokens": "INT32",
     "stream": "BOOL",
     "top_k": "INT32",
+    "top_p": "FP32",
     "temperature": "FP32",
+    "stop_words": "STRING",
+    "end_id": "INT32",
+    "min_tokens": "INT32",
     "seed": "UINT64",
     "random_seed": "UINT64",
     "exclude_input_in_output": "BOOL",
@@ -178,6 +182,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     def ModelConfig(self, request, context):  # noqa: N802
         config = model_config_pb2.ModelConfig(name=request.name)
+        config.model_transaction_policy.decoupled = request.name == "ensemble"
         engine = request.name.startswith("tensorrt_llm") and not request.name.endswith("bls")
         inputs = _ENGINE_INPUTS | self.behaviour.engine_dtypes if engine else _TEXT_INPUTS
         for tensors, declared in (

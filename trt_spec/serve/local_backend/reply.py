@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..server_log import log_error
 from ..triton_request import BadRequest
 from .batcher import RequestCancelled
 
@@ -51,11 +52,11 @@ class Reply:
             self._sender.send(response(), flags=final if is_final else 0)
         except Exception as error:  # noqa: BLE001 - the thread must outlive any request
             self._left = 0
-            self._triton.Logger.log_error(f"an answer could not be sent: {error!r}")
+            log_error(self._triton, f"an answer could not be sent: {error!r}")
             try:
                 self._sender.send(self._error(f"the answer could not be sent: {error}"), flags=final)
             except Exception as again:  # noqa: BLE001 - nothing is left to try
-                self._triton.Logger.log_error(f"nor could the error: {again!r}")
+                log_error(self._triton, f"nor could the error: {again!r}")
 
     def _failure(self, error: Exception) -> Any:
         """The response that tells the client of ``error``."""
@@ -64,7 +65,7 @@ class Reply:
             return self._error(str(error), codes.INVALID_ARG)
         if isinstance(error, RequestCancelled):
             return self._error("cancelled", codes.CANCELLED)
-        self._triton.Logger.log_error(f"engine failure: {error!r}")
+        log_error(self._triton, f"engine failure: {error!r}")
         return self._error(f"the engine failed: {error}")
 
     def _error(self, message: str, code: Any = None) -> Any:

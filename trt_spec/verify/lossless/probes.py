@@ -9,12 +9,13 @@ from typing import TypeVar
 
 from trt_spec.errors import StepFailed
 from trt_spec.serve.contract import TARGET_MODEL
-from trt_spec.verify.client import Sampling, TritonClient
+from trt_spec.verify.client import TritonClient
 from trt_spec.verify.lossless.canary import Canary, Isolation, Leak, find_leaks, make_canaries
 from trt_spec.verify.lossless.distribution import TOKENS, SampledVerdict, judge_samples
 from trt_spec.verify.lossless.fuzz import ODD_PROMPTS, Fuzz, OddPrompt
 from trt_spec.verify.lossless.noise import Noise
 from trt_spec.verify.reference import DirectReference
+from trt_spec.verify.text_request import Controls
 
 CONCURRENCY = 8
 _CANARY_TOKENS = 24
@@ -68,16 +69,16 @@ def probe_sampling(
     for name, text, ids in prompts[: options.sampled_prompts]:
 
         def draw_plain(seed: int, name: str = name, text: str = text, ids: Sequence[int] | None = ids) -> Sequence[int]:
-            sampling = Sampling(_TEMPERATURE, _TOP_K, options.seed + _SECOND_SIDE + seed)
+            controls = Controls(temperature=_TEMPERATURE, top_k=_TOP_K, seed=options.seed + _SECOND_SIDE + seed)
             label = f"a sample of {name!r} without drafts"
             if ids is None:
-                return client.infer(text, TOKENS, 0, label=label, sampling=sampling).output_ids
-            return client.generate_from_ids(TARGET_MODEL, ids, TOKENS, end_ids, label=label, sampling=sampling)
+                return client.infer(text, TOKENS, 0, label=label, controls=controls).output_ids
+            return client.generate_from_ids(TARGET_MODEL, ids, TOKENS, end_ids, label=label, controls=controls)
 
         def draw(seed: int, name: str = name, text: str = text) -> Sequence[int]:
-            sampling = Sampling(_TEMPERATURE, _TOP_K, options.seed + 1 + seed)
+            controls = Controls(temperature=_TEMPERATURE, top_k=_TOP_K, seed=options.seed + 1 + seed)
             label = f"a sample of {name!r} with drafts"
-            return client.infer(text, TOKENS, num_draft_tokens, label=label, sampling=sampling).output_ids
+            return client.infer(text, TOKENS, num_draft_tokens, label=label, controls=controls).output_ids
 
         numbers = range(options.samples)
         plain, speculative = (_map(side, numbers) for side in (draw_plain, draw))

@@ -200,7 +200,7 @@ def test_b006_the_leg_that_fails_is_named(options, fake_triton) -> None:
     run_verify(options, said.append)
     legs = [name for name, _ in fake_triton.requests][:3]
     assert legs == ["tensorrt_llm", "tensorrt_llm_draft", "tensorrt_llm_bls"]
-    assert said.index("the target alone, the draft alone, then both together") == 1
+    assert said.index("every engine by itself, then the whole") == 1
 
 
 def test_junit_holds_every_prompt_and_no_illegal_character(options, fake_triton) -> None:

@@ -41,9 +41,36 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
 }
 """Values of optional inputs that ask for nothing; clients of NVIDIA's templates send many of them always."""
 
+_ASK_THE_ENGINE = f"Ask the model {TARGET_MODEL} for it."
+_MERGE = "Deploy a checkpoint that the adapter is merged into."
+_NO_GRAMMAR = "Drafts know no grammar: describe the format in text_input and check the answer."
+_TEXT_ALONE = "This deployment reads text alone."
+_NO_PROMPT_TUNING = "Prompt tuning is not served: put the instruction into text_input."
+
 ADVICE: dict[str, str] = {
     "num_return_sequences": "Send a request for each answer, with a seed of its own: they share the prompt's cache.",
     "beam_width": "Speculation from a draft model knows no beams.",
+    "length_penalty": "It concerns beam search alone.",
+    "return_context_logits": _ASK_THE_ENGINE,
+    "return_generation_logits": _ASK_THE_ENGINE,
+    "return_kv_cache_reuse_stats": _ASK_THE_ENGINE,
+    "return_num_input_tokens": _ASK_THE_ENGINE,
+    "return_num_output_tokens": "Count output_ids, which return_perf_metrics gives.",
+    "use_draft_logits": "How drafts are accepted is deployed: speculation.accept in the spec.",
+    "guided_decoding_guide_type": _NO_GRAMMAR,
+    "guided_decoding_guide": _NO_GRAMMAR,
+    "lora_task_id": _MERGE,
+    "lora_weights": _MERGE,
+    "lora_config": _MERGE,
+    "prompt_embedding_table": _NO_PROMPT_TUNING,
+    "prompt_vocab_size": _NO_PROMPT_TUNING,
+    "prompt_table_extra_id": _NO_PROMPT_TUNING,
+    "decoder_text_input": "It is for models with an encoder.",
+    "image_input": _TEXT_ALONE,
+    "image_bytes_input": _TEXT_ALONE,
+    "image_url_input": _TEXT_ALONE,
+    "image_sizes_input": _TEXT_ALONE,
+    "video_bytes_input": _TEXT_ALONE,
 }
 """What a refused client may do instead."""
 

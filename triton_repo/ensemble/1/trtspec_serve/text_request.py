@@ -11,6 +11,7 @@ from typing import cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from .sampling import Sampling
 from .token_answer import SourceChoice, SpeculationRequest
 from .tokens import TextTokenizer
 from .triton_request import BadRequest, TensorReader, check_parameters, decode_text
@@ -46,6 +47,8 @@ READ = frozenset(
 """The inputs that the orchestrator honours."""
 
 MAX_WORDS = 256
+MAX_WORD_CHARS = 4096
+"""Of all words of one list together: every call to an engine carries their ids."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,7 @@ def read_text_request(
         raise BadRequest(
             f"the prompt has {len(prompt_ids)} tokens, this deployment takes at most {limits.max_input_len}."
         )
-    bad_texts = _words(tensors, "bad_words")
-    bad_words = tuple(ids for ids in map(tokenizer.encode_word, bad_texts) if ids)
-    bias = _embedding_bias(tensors, limits, tokenizer)
-    sampling = tensors.sampling(top_k="top_k", top_p="top_p", bad_words=bad_words, embedding_bias=bias)
-    if tensors.seed() is None:
-        sampling = replace(sampling, seed=secrets.randbits(63))
+    sampling = _sampling(tensors, limits, tokenizer)
     stop_texts = _words(tensors, "stop_words")
     end_id = tensors.scalar("end_id")
     uses_draft_logits = tensors.scalar("use_draft_logits")
@@ -125,6 +123,22 @@ def read_text_request(
         echo="" if excludes_input is None or excludes_input else text,
         wants_details=tensors.flag("return_perf_metrics"),
     )
+
+
+def _sampling(tensors: TensorReader, limits: OrchestratorLimits, tokenizer: TextTokenizer) -> Sampling:
+    """How tokens are chosen: greedy, unless the client sends a temperature, ``top_k`` or ``top_p``.
+
+    An engine ignores a temperature that comes alone; whoever sends one to a text model wants it to count.
+    """
+    bad_texts = _words(tensors, "bad_words")
+    bad_words = tuple(ids for ids in map(tokenizer.encode_word, bad_texts) if ids)
+    bias = _embedding_bias(tensors, limits, tokenizer)
+    sampling = tensors.sampling(top_k="top_k", top_p="top_p", bad_words=bad_words, embedding_bias=bias)
+    if tensors.seed() is None:
+        sampling = replace(sampling, seed=secrets.randbits(63))
+    if tensors.scalar("temperature") and not (sampling.top_k or sampling.top_p):
+        sampling = replace(sampling, top_p=1.0)
+    return sampling
 
 
 def _max_tokens(tensors: TensorReader, prompt_tokens: int, limits: OrchestratorLimits) -> int:
@@ -167,6 +181,9 @@ def _texts(tensors: TensorReader, name: str) -> tuple[str, ...]:
     words = sum(map(bool, texts))
     if words > MAX_WORDS:
         raise BadRequest(f"{name} has {words} words, expected at most {MAX_WORDS}.")
+    chars = sum(map(len, texts))
+    if chars > MAX_WORD_CHARS:
+        raise BadRequest(f"{name} has {chars} characters in all, expected at most {MAX_WORD_CHARS}.")
     return texts
 
 

@@ -113,7 +113,7 @@ class TensorReader:
                         f"{ADVICE.get(name, '')}".rstrip()
                     )
             elif self._asks(name):
-                raise BadRequest(f"{name} is not supported here; leave it out.")
+                raise BadRequest(f"{name} is not supported here; leave it out. {ADVICE.get(name, '')}".rstrip())
 
     def _asks(self, name: str) -> bool:
         """Clients of NVIDIA's templates send empty strings for what they do not use."""

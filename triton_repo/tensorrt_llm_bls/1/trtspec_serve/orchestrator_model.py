@@ -8,6 +8,7 @@ response) and a decoupled one (``ensemble``: a response a round when the client 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from .engine_inputs import EngineDialect
 from .event_loop import EventLoopThread
 from .metrics import OrchestratorMetrics, Outcome, RequestFigures
 from .rounds import RoundCounts, Surroundings, fixed_length
+from .server_log import log_error, log_info
 from .speculate import speculate
 from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
@@ -95,7 +97,7 @@ class TritonPythonModel:
         debug: DebugLog | None = None
         try:
             if wants_debug(request.parameters()):
-                debug = DebugLog(triton.Logger.log_info, self._name)
+                debug = DebugLog(partial(log_info, triton), self._name)
             await self._admit(request, sender, figures, debug)
             self._end(figures, debug, "answered")
             return
@@ -112,14 +114,14 @@ class TritonPythonModel:
             message = f"the target engine failed: {error}"
             outcome, refusal = "engine_failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         except Exception as error:  # noqa: BLE001 - the loop must outlive any request
-            triton.Logger.log_error(f"orchestrator failure: {error!r}")
+            log_error(triton, f"orchestrator failure: {error!r}")
             message = f"the orchestrator failed: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         self._end(figures, debug, outcome)
         try:
             sender.send(triton.InferenceResponse(error=refusal), flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Exception as error:  # noqa: BLE001 - nothing is left to try
-            triton.Logger.log_error(f"an error could not be sent: {error!r}")
+            log_error(triton, f"an error could not be sent: {error!r}")
 
     def _end(self, figures: RequestFigures, debug: DebugLog | None, outcome: Outcome) -> None:
         figures.end(outcome)
@@ -193,11 +195,9 @@ class TritonPythonModel:
                 figures.show_text()
                 text, ids_sent = "", len(answer.ids)
         text += answer.finish(cut=len(answer.ids) == speculation.max_tokens)
-        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        if ids_sent and not text and ids_sent == len(answer.ids):
-            sender.send(flags=final)  # everything is said already
-            return
+        # Also when all is said already: Triton keeps a final response without outputs to itself, and clients wait.
         outputs = self._outputs(asked, text, answer.ids, ids_sent, counts)
+        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         sender.send(self._triton.InferenceResponse(outputs), flags=final)
         if speculation.streams and text:
             figures.show_text()
@@ -210,7 +210,8 @@ class TritonPythonModel:
         A target that drafts inside tells no counts, so none are given: zeros would say that nothing was drafted. The
         cumulative log-probability is the sum over all ids so far, whatever ended it.
         """
-        values: dict[str, Any] = {"text_output": np.array([[text.encode("utf-8")]], np.object_)}
+        # One element a text, as NVIDIA's postprocessing gives it: clients call decode() on the first.
+        values: dict[str, Any] = {"text_output": np.array([text.encode("utf-8")], np.object_)}
         if not self._engine_drafts:
             values |= _count_outputs(counts, with_rounds=request.wants_details)
         if request.wants_details:

@@ -10,6 +10,10 @@ from typing import Any
 from tokenizers import Tokenizer
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
+MAX_UNFINISHED = 3
+"""Bytes of a character that is not complete yet; decoders show each of them, or all together, as one BROKEN."""
+
+_ANCHOR = "a"  # any text of ordinary tokens does
 
 
 class TextTokenizer:
@@ -60,33 +64,47 @@ class TextTokenizer:
 
 
 class TextStream:
-    """Decodes a growing sequence of ids piece by piece, never splitting a character that spans tokens."""
+    """Decodes a growing sequence of ids piece by piece, never splitting a character that spans tokens.
+
+    The pieces do not depend on how the ids were cut, and together they are the text of all ids.
+    """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
-        self._ids: list[int] = []
-        # Decoding starts a token group early, because some decoders treat the first token of a text differently.
-        self._context_start = 0
-        self._shown_end = 0
+        self._ids: list[int] = []  # since the last border between characters
+        self._before: tuple[int, ...] = ()
+        self._shown_chars = 0
 
     def push(self, ids: Sequence[int]) -> str:
-        """The text that ``ids`` complete; empty while a character is still unfinished."""
-        self._ids.extend(ids)
-        text, shown = self._window()
-        if len(text) <= len(shown) or text.endswith(BROKEN):
-            return ""
-        self._context_start, self._shown_end = self._shown_end, len(self._ids)
-        return text[len(shown) :]
+        """The text that ``ids`` complete; the beginning of an unfinished character is held back."""
+        pieces = []
+        for token in ids:
+            self._ids.append(token)
+            text = self._text()
+            unfinished = len(text) - len(text.rstrip(BROKEN))
+            # No character needs more bytes: what is broken further back stays broken.
+            pieces.append(self._show(text, len(text) - min(unfinished, MAX_UNFINISHED)))
+            if text and not unfinished:
+                self._ids, self._shown_chars = [], 0
+                # Some decoders treat the first token of a text differently. What stands before must be text of its
+                # own: a byte-fallback decoder breaks all of a run of bytes that does not end well.
+                self._before = self._before or self._tokenizer.encode_word(_ANCHOR)
+        return "".join(pieces)
 
     def finish(self) -> str:
         """What was held back; bytes that never became a character read as U+FFFD."""
-        text, shown = self._window()
-        self._shown_end = len(self._ids)
-        return text[len(shown) :]
+        text = self._text()
+        return self._show(text, len(text))
 
-    def _window(self) -> tuple[str, str]:
-        decode, start = self._tokenizer.decode, self._context_start
-        return decode(self._ids[start:]), decode(self._ids[start : self._shown_end])
+    def _show(self, text: str, end: int) -> str:
+        piece = text[self._shown_chars : end]
+        self._shown_chars = max(self._shown_chars, end)
+        return piece
+
+    def _text(self) -> str:
+        """The text of the ids since the border."""
+        decode = self._tokenizer.decode
+        return decode([*self._before, *self._ids])[len(decode(self._before)) :]
 
 
 def _load_json(path: Path) -> dict[str, Any]:
