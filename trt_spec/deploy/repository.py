@@ -35,6 +35,7 @@ VERSION_FOLDER = "1"
 # What our orchestrator takes and gives beyond NVIDIA's templates; a dialect's own tensor of that name wins.
 ADDED_INPUTS = (
     Tensor("num_draft_tokens", "INT32", (1,), optional=True),
+    Tensor("draft_source", "STRING", (1,), optional=True),
     Tensor("use_draft_logits", "BOOL", (1,), optional=True, reshape=()),
     Tensor("seed", "UINT64", (1,), optional=True),
     Tensor("random_seed", "UINT64", (1,), optional=True),
@@ -50,6 +51,7 @@ ADDED_OUTPUTS = (
     Tensor("output_ids", "INT32", (-1,)),
     Tensor("round_draft_tokens", "INT32", (-1,)),
     Tensor("round_accepted_draft_tokens", "INT32", (-1,)),
+    Tensor("draft_fallback", "BOOL", (1,)),
 )
 
 _MODEL_PY = '''"""Written by trtspec: the entry point that Triton loads; the code is the package beside this file."""
@@ -167,6 +169,7 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
         "vocab_size": str(deployment.vocab_size),
         "draft_vocab_size": str(deployment.draft_vocab_size),
         "log_probs": _find_log_probs(deployment),
+        **_plan_drafting(deployment),
     }
     return ModelConfig(
         name=name,
@@ -180,6 +183,18 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
     )
 
 
+def _plan_drafting(deployment: Deployment) -> dict[str, str]:
+    """Who drafts how much, and how many tokens each engine caches, by which requests are admitted."""
+    lengths = deployment.draft_len_by_running or (deployment.max_draft_len,)
+    return {
+        "draft_source": deployment.draft_source,
+        "adaptive": "true" if deployment.adaptive else "false",
+        "draft_len_by_running": ",".join(map(str, lengths)),
+        "accept": deployment.accept,
+        **{f"max_inflight_tokens_{role}": str(engine.kv_cache_tokens) for role, engine in deployment.engines()},
+    }
+
+
 def _find_seed_name(engine: ModelDialect) -> str:
     """1.x renamed the seed of a request; the orchestrator sends one to the engines under the name they know."""
     return next(tensor.name for tensor in engine.inputs if tensor.name in SEED_NAMES)
@@ -187,7 +202,7 @@ def _find_seed_name(engine: ModelDialect) -> str:
 
 def _find_log_probs(deployment: Deployment) -> LogProbSource:
     """An engine for drafts from outside leaves log-probabilities unset (TensorRT-LLM, externalDraftTokensLayer.cpp)."""
-    if deployment.draft is None:
+    if deployment.max_draft_len == 0:
         return "engine"
     return "logits" if deployment.gathers_logits else "none"
 

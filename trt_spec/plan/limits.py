@@ -81,8 +81,7 @@ def resolve_limits(
     """
     gpu = load_gpu(spec.hardware.gpu if spec.hardware else "none")
     model = spec.models()[role]
-    verifies = role == "target" and spec.speculation.mode == "draft_target"
-    max_draft_len = spec.speculation.max_draft_len if verifies else 0
+    max_draft_len = spec.external_draft_len if role == "target" else 0
     asked = spec.limits.max_input_len + spec.limits.max_output_len
     max_seq_len = min(asked + max_draft_len, context_window(facts))
     max_num_tokens = _derive_max_num_tokens(spec, model, facts, gpu, max_draft_len)
@@ -187,7 +186,7 @@ def _check_budget(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
     one = tokens_per_sequence(spec, limits.max_draft_len)
     needed = spec.limits.max_batch_size * one
     longest = min(limits.usable_seq_len, spec.limits.max_input_len + spec.limits.max_output_len) - 1
-    resent = longest if spec.speculation.mode == "draft_target" else spec.limits.max_input_len
+    resent = longest if spec.external_draft_len else spec.limits.max_input_len
     admitted = effective_input_len(limits.max_seq_len, limits.max_num_tokens)
     if spec.limits.max_input_len > admitted or resent + limits.max_draft_len > limits.max_num_tokens:
         yield Finding(
@@ -199,7 +198,7 @@ def _check_budget(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
             f"Raise max_num_tokens to {one}, or lower the limits.",
             limits.role,
         )
-    if spec.speculation.mode == "draft_target" and limits.max_num_tokens < needed:
+    if spec.external_draft_len and limits.max_num_tokens < needed:
         fit = limits.max_num_tokens // one
         yield Finding(
             "limit-verify-batch",
@@ -213,7 +212,7 @@ def _check_budget(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
 
 
 def _check_speculation(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
-    if spec.speculation.mode != "draft_target":
+    if not spec.external_draft_len:
         return
     if limits.max_beam_width != 1:
         yield Finding(
@@ -227,8 +226,8 @@ def _check_speculation(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
         yield Finding(
             "limit-kv-reuse",
             "refuse",
-            f"{limits.role}: KV cache block reuse or paged context FMHA is off, draft-target expects both: every round "
-            "resends the whole prefix.",
+            f"{limits.role}: KV cache block reuse or paged context FMHA is off, drafts from outside need both: every "
+            "round resends the whole prefix.",
             "Build with use_paged_context_fmha, and switch enable_kv_cache_reuse on.",
             limits.role,
         )

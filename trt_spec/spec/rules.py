@@ -40,12 +40,14 @@ QUANTIZATIONS = {
     "llmapi": ("none", "fp8"),
 }
 MODES = {
-    "engine": ("draft_target", "none"),
-    "onnx": ("draft_target", "none"),
+    "engine": ("draft_target", "ngram", "none"),
+    "onnx": ("draft_target", "ngram", "none"),
     "llmapi": ("draft_target", "ngram", "eagle3", "mtp", "none"),
 }
 MODES_WITH_DRAFT = ("draft_target", "eagle3")
-LLMAPI_ONLY_MODES = ("ngram", "eagle3", "mtp")
+EXTERNAL_DRAFT_MODES = ("draft_target", "ngram")
+"""Modes in which, on engine and onnx, the orchestrator drafts and the target's engine verifies."""
+LLMAPI_ONLY_MODES = ("eagle3", "mtp")
 _INSTEAD_OF = {"medusa": "eagle3", "lookahead": "ngram"}
 ACCEPTS = {"engine": ("tokens", "logits", "fast_logits"), "onnx": ("tokens", "logits"), "llmapi": ("tokens",)}
 
@@ -176,13 +178,32 @@ def _draft_section(spec: Spec) -> Iterator[Fault]:
     if mode in MODES_WITH_DRAFT and draft is None:
         yield Fault(("draft",), f"missing, mode {mode} needs a draft model (or set `speculation: {{mode: none}}`)")
     if mode not in MODES_WITH_DRAFT and draft is not None:
-        yield Fault(("draft",), f"found a draft model, mode {mode} uses none: remove the section or change the mode")
+        both = " (mode draft_target with draft_source auto uses both)" if mode == "ngram" else ""
+        message = f"found a draft model, mode {mode} uses none: remove the section or change the mode{both}"
+        yield Fault(("draft",), message)
+
+
+def _draft_source(spec: Spec) -> Iterator[Fault]:
+    source, mode, path = spec.speculation.draft_source, spec.speculation.mode, ("speculation", "draft_source")
+    if source is None:
+        return
+    if spec.backend == "llmapi":
+        yield Fault(path, f"found {source}, expected none: with backend llmapi the mode alone says who drafts")
+    elif mode == "ngram" and source != "ngram":
+        yield Fault(
+            path,
+            f"found {source}, mode ngram has no draft model: remove it, or set mode draft_target with a draft section",
+        )
+    elif mode not in EXTERNAL_DRAFT_MODES:
+        yield Fault(path, f"found {source}, expected none: mode {mode} drafts nothing that could be chosen")
 
 
 def _acceptance(spec: Spec) -> Iterator[Fault]:
     accept, choices = spec.speculation.accept, ACCEPTS[spec.backend]
     if accept not in choices:
         yield Fault(("speculation", "accept"), f"found {accept}, backend {spec.backend} expects {_listed(choices)}")
+    elif accept != "tokens" and spec.speculation.mode == "ngram":
+        yield Fault(("speculation", "accept"), f"found {accept}, mode ngram expects tokens: a look-up has no logits")
     if spec.speculation.allow_draft_fallback and spec.backend != "engine":
         yield Fault(
             ("speculation", "allow_draft_fallback"), f"found true, backend {spec.backend} has no engine that falls back"
@@ -250,7 +271,7 @@ def _reference(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
 def _dtype(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
     if spec.backend == "onnx" and model.dtype not in ("auto", "float32"):
         yield "dtype", f"found {model.dtype}, backend onnx expects auto or float32: it computes in float32"
-    elif spec.backend == "engine" and model.dtype == "float32" and spec.speculation.mode == "draft_target":
+    elif spec.backend == "engine" and model.dtype == "float32" and spec.speculation.mode in EXTERNAL_DRAFT_MODES:
         yield (
             "dtype",
             "found float32, expected auto, bfloat16 or float16: TensorRT-LLM lists only these and FP8 for draft-target",
@@ -371,6 +392,7 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _hardware,
     _mode,
     _draft_section,
+    _draft_source,
     _acceptance,
     _build_flags,
     _draft_of_llmapi,

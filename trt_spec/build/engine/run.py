@@ -78,7 +78,8 @@ def run_engine_build(options: BuildOptions, report: ReportProgress) -> BuildResu
         findings = _load_findings(tasks)
         if options.until != "build":
             return BuildResult(None, ran, findings)
-        return BuildResult(write_manifest(options, _load_entries(plan, tasks)), ran, findings)
+        manifest = write_manifest(options, _load_entries(plan, tasks), plan.draft_len_by_running)
+        return BuildResult(manifest, ran, findings)
 
 
 def _is_fetch(task: Task) -> bool:
