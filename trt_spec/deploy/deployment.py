@@ -48,8 +48,9 @@ class Deployment:
     ``id`` is the manifest's ``resolve_deployment_id``. ``draft`` is None for a target alone, whose ``max_draft_len`` is
     0, and for drafts by n-gram look-up. ``tokenizer_dir`` None leaves the tokenizer out of the repository, which cannot
     be served until it is added. ``logits_dtype`` is Triton's name of the type that the engines give logits in,
-    ``gathers_logits`` whether they give those of new tokens at all. ``vocab_size`` is the target's.
-    ``max_queue_requests`` may wait for each model before more are refused.
+    ``logits_width`` the columns of the target's (0: as many as ``vocab_size``, which is the target's, too), and
+    ``gathers_logits`` says whether they give those of new tokens at all. ``max_queue_requests`` may wait for each model
+    before more are refused.
 
     ``draft_source`` drafts for requests that do not choose, ``accept`` decides by tokens or logits. ``adaptive`` lets
     the orchestrator choose lengths, from ``draft_len_by_running`` on: entry i (from 1) for i requests in flight, the
@@ -71,6 +72,7 @@ class Deployment:
     draft_vocab_size: int = 0
     max_queue_requests: int = 256
     logits_dtype: str = "FP32"
+    logits_width: int = 0
     gathers_logits: bool = False
     accept: Accept = "tokens"
     draft_source: DraftSource = "model"

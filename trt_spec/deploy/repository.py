@@ -28,6 +28,7 @@ from trt_spec.plan.engine_record import MODEL_NAMES
 from trt_spec.serve.contract import DRAFT_MODEL, SEED_NAMES, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL, LogProbSource
 
 REPOSITORY_KIND = "model repository"
+RETENTION_PREFIX = "retention_"
 SERVE_PACKAGE = "trtspec_serve"  # the name under which trt_spec.serve is copied beside each model.py
 TOKENIZER_FOLDER = "tokenizer"
 VERSION_FOLDER = "1"
@@ -169,7 +170,7 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
         "vocab_size": str(deployment.vocab_size),
         "draft_vocab_size": str(deployment.draft_vocab_size),
         "log_probs": _find_log_probs(deployment),
-        **_plan_drafting(deployment),
+        **_plan_drafting(deployment, engine),
     }
     return ModelConfig(
         name=name,
@@ -183,16 +184,23 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
     )
 
 
-def _plan_drafting(deployment: Deployment) -> dict[str, str]:
-    """Who drafts how much, and how many tokens each engine caches, by which requests are admitted."""
+def _plan_drafting(deployment: Deployment, engine: ModelDialect) -> dict[str, str]:
+    """Who drafts how much, by what drafts are accepted, and how many tokens each engine caches for those admitted."""
     lengths = deployment.draft_len_by_running or (deployment.max_draft_len,)
     return {
         "draft_source": deployment.draft_source,
         "adaptive": "true" if deployment.adaptive else "false",
         "draft_len_by_running": ",".join(map(str, lengths)),
         "accept": deployment.accept,
+        "target_logits_width": str(deployment.logits_width or deployment.vocab_size),
+        "engine_takes_retention": "true" if _takes_retention(engine) else "false",
         **{f"max_inflight_tokens_{role}": str(engine.kv_cache_tokens) for role, engine in deployment.engines()},
     }
+
+
+def _takes_retention(engine: ModelDialect) -> bool:
+    """Whether a request may say which cached blocks to keep longer: templates from 0.17 on."""
+    return any(tensor.name.startswith(RETENTION_PREFIX) for tensor in engine.inputs)
 
 
 def _find_seed_name(engine: ModelDialect) -> str:

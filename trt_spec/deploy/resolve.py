@@ -11,6 +11,7 @@ from trt_spec.plan.draft_lengths import default_draft_lengths
 from trt_spec.plan.limits import gathers_logits
 from trt_spec.plan.manifest import Manifest, resolve_deployment_id
 from trt_spec.plan.placement import Placement, RolePlacement, plan_placement
+from trt_spec.plan.shapes import padded_vocab_size
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role
 
@@ -50,6 +51,7 @@ def resolve_deployment(
         draft_vocab_size=0 if draft is None else manifest.engines["draft"].vocab_size,
         max_queue_requests=spec.serve.max_queue_size,
         logits_dtype=_resolve_logits_type(manifest),
+        logits_width=padded_vocab_size(manifest.engines["target"].vocab_size, spec.target.tensor_parallel),
         gathers_logits=spec.backend == "onnx" or gathers_logits(spec),
         accept="tokens" if draft is None else spec.speculation.accept,
         draft_source=spec.speculation.draft_source or ("ngram" if spec.speculation.mode == "ngram" else "model"),

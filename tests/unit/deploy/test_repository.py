@@ -110,6 +110,8 @@ def test_orchestrators(deployment: Deployment, tmp_path: Path, version: str, see
             "adaptive": "false",
             "draft_len_by_running": "4",
             "accept": "tokens",
+            "target_logits_width": "320",
+            "engine_takes_retention": "true",
             "max_inflight_tokens_target": "1232",
             "max_inflight_tokens_draft": "1300",
         }
@@ -123,6 +125,14 @@ def test_target_alone(deployment: Deployment, tmp_path: Path) -> None:
     assert parameters["tensorrt_llm_draft_model_name"] == ""
     assert (parameters["draft_len_by_running"], parameters["adaptive"]) == ("0", "false")
     assert "max_inflight_tokens_draft" not in parameters
+
+
+@pytest.mark.parametrize(("version", "takes"), [("0.16.0", "false"), ("0.17.0", "true"), ("1.2.1", "true")])
+def test_engines_are_told_what_to_keep_where_they_can_be(
+    deployment: Deployment, tmp_path: Path, version: str, takes: str
+) -> None:
+    repository = write_repository(replace(deployment, tensorrt_llm=version), tmp_path / "repository")
+    assert read_config(repository, "ensemble").parameters["engine_takes_retention"] == takes
 
 
 def test_drafts_by_look_up_need_no_draft_engine(deployment: Deployment, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_on_gpus(gpu_manifest: Callable[..., Manifest]) -> None:
         draft_vocab_size=manifest.engines["draft"].vocab_size,
         max_queue_requests=40,
         logits_dtype="FP32",
+        logits_width=10,
         accept="tokens",
         draft_source="model",
         adaptive=True,

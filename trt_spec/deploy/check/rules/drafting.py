@@ -25,12 +25,15 @@ CHOICES = {
     DRAFT_SOURCE: get_args(DraftSource),
     ACCEPT: get_args(Accept),
     "adaptive": ("true", "false"),
+    "engine_takes_retention": ("true", "false"),
 }
-KEYS = frozenset({*CHOICES, LENGTHS, *INFLIGHT_TOKENS.values()})
+LOGITS_WIDTH = "target_logits_width"
+COUNTS = (*INFLIGHT_TOKENS.values(), LOGITS_WIDTH)
+KEYS = frozenset({*CHOICES, LENGTHS, *COUNTS})
 _LENGTH_LIST = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})*", re.ASCII)
 _COUNT = re.compile(r"0*[1-9][0-9]{0,17}", re.ASCII)
 _WRITE_AGAIN = "Write the repository again with `trtspec deploy`, or correct it here."
-_NOT_STARTED = "the orchestrator does not start"
+_NOT_STARTED = "the orchestrator does not start, or takes it for another value"
 
 
 def check_drafting(view: RepositoryView) -> Iterator[CheckFinding]:
@@ -57,7 +60,7 @@ def _check_values(caller: Caller) -> Iterator[CheckFinding]:
         yield _impossible(
             caller, LENGTHS, f"{model.name}: {LENGTHS} is {lengths[:60]!r}, expected lengths such as 4,4,3,2,1,0"
         )
-    for key in INFLIGHT_TOKENS.values():
+    for key in COUNTS:
         tokens = _value(caller, key)
         if tokens is not None and not _COUNT.fullmatch(tokens):
             yield _impossible(
@@ -161,8 +164,8 @@ def _check_inflight_tokens(roles: Roles, caller: Caller) -> Iterator[CheckFindin
 
 
 def _value(caller: Caller, key: str) -> str | None:
-    """A parameter as it stands, None if it is missing."""
-    return caller.model.config.parameters.get(key) if caller.model.config else None
+    """A parameter as it stands, None if it is missing or empty."""
+    return caller.model.config.parameters.get(key) or None if caller.model.config else None
 
 
 def _impossible(caller: Caller, key: str, what: str) -> CheckFinding:

@@ -29,7 +29,8 @@ def test_an_older_repository_says_nothing_of_drafting(ours):
     ("key", "value", "says"),
     [
         ("draft_source", "ngrams", "draft_source is 'ngrams', expected model, ngram or auto"),
-        ("draft_source", "", "draft_source is ''"),
+        ("engine_takes_retention", "yes", "engine_takes_retention is 'yes', expected true or false"),
+        ("target_logits_width", "-5", "target_logits_width is '-5', expected a whole number of at least 1"),
         ("adaptive", "True", "adaptive is 'True', expected true or false"),
         ("accept", "logit", "accept is 'logit', expected tokens, logits or fast_logits"),
         ("draft_len_by_running", "4,,3", "expected lengths such as"),
