@@ -23,6 +23,7 @@ KvCacheDtype = Literal["auto", "fp8"]
 Mode = Literal["draft_target", "ngram", "medusa", "eagle3", "mtp", "lookahead", "none"]
 Accept = Literal["tokens", "logits", "fast_logits"]
 DraftSource = Literal["model", "ngram", "auto"]
+Lossless = Literal["strict", "near_tie"]
 
 DEFAULT_TENSORRT_LLM = "1.2.1"
 
