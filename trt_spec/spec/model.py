@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, Strict, model_validator
 
-from trt_spec.spec.rules import EXTERNAL_DRAFT_MODES, BrokenRulesError, judge_spec
+from trt_spec.spec.draft_source import EXTERNAL_DRAFT_MODES
+from trt_spec.spec.rules import BrokenRulesError, judge_spec
 from trt_spec.spec.self_draft import SELF
 
 Backend = Literal["engine", "onnx", "llmapi"]

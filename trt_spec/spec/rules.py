@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from trt_spec.spec.draft_source import EXTERNAL_DRAFT_MODES, judge_draft_source
 from trt_spec.spec.self_draft import SELF, judge_self_draft
 from trt_spec.util.text import printable
 
@@ -45,8 +46,6 @@ MODES = {
     "llmapi": ("draft_target", "ngram", "eagle3", "mtp", "none"),
 }
 MODES_WITH_DRAFT = ("draft_target", "eagle3")
-EXTERNAL_DRAFT_MODES = ("draft_target", "ngram")
-"""Modes in which, on engine and onnx, the orchestrator drafts and the target's engine verifies."""
 LLMAPI_ONLY_MODES = ("eagle3", "mtp")
 _INSTEAD_OF = {"medusa": "eagle3", "lookahead": "ngram"}
 ACCEPTS = {"engine": ("tokens", "logits", "fast_logits"), "onnx": ("tokens", "logits"), "llmapi": ("tokens",)}
@@ -184,26 +183,13 @@ def _draft_section(spec: Spec) -> Iterator[Fault]:
 
 
 def _draft_source(spec: Spec) -> Iterator[Fault]:
-    source, mode, path = spec.speculation.draft_source, spec.speculation.mode, ("speculation", "draft_source")
-    if source is None:
-        return
-    if spec.backend == "llmapi":
-        yield Fault(path, f"found {source}, expected none: with backend llmapi the mode alone says who drafts")
-    elif mode == "ngram" and source != "ngram":
-        yield Fault(
-            path,
-            f"found {source}, mode ngram has no draft model: remove it, or set mode draft_target with a draft section",
-        )
-    elif mode not in EXTERNAL_DRAFT_MODES:
-        yield Fault(path, f"found {source}, expected none: mode {mode} drafts nothing that could be chosen")
+    return (Fault(("speculation", key), message) for key, message in judge_draft_source(spec))
 
 
 def _acceptance(spec: Spec) -> Iterator[Fault]:
     accept, choices = spec.speculation.accept, ACCEPTS[spec.backend]
     if accept not in choices:
         yield Fault(("speculation", "accept"), f"found {accept}, backend {spec.backend} expects {_listed(choices)}")
-    elif accept != "tokens" and spec.speculation.mode == "ngram":
-        yield Fault(("speculation", "accept"), f"found {accept}, mode ngram expects tokens: a look-up has no logits")
     if spec.speculation.allow_draft_fallback and spec.backend != "engine":
         yield Fault(
             ("speculation", "allow_draft_fallback"), f"found true, backend {spec.backend} has no engine that falls back"
