@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from trt_spec.deploy.host.launch import LaunchOptions, running_triton
+from trt_spec.deploy.launch_files import deploy_to
 from trt_spec.deploy.llmapi_model import FOLDER_VARIABLE
-from trt_spec.deploy.workspace import deploy_workspace
 from trt_spec.errors import TrtspecError
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Serve, Spec
@@ -32,7 +32,7 @@ def deployed(tmp_path: Path, free_ports: dict[str, int]) -> LaunchOptions:
         }
     )
     workspace = Workspace(tmp_path / "a: work, space")
-    repository = deploy_workspace(workspace, spec)
+    repository = deploy_to(workspace, spec, "triton").repository
     return LaunchOptions(repository=repository, workspace=workspace.root, serve=Serve(**free_ports), timeout_s=60)
 
 

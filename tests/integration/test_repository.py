@@ -18,6 +18,7 @@ from trt_spec.deploy.deployment import Deployment, EngineDeployment
 from trt_spec.deploy.example import plan_manifest
 from trt_spec.deploy.host.launch import LaunchOptions, running_triton
 from trt_spec.deploy.host.server import RunningServer
+from trt_spec.deploy.launch_files import deploy_to
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import parse_pbtxt, render_pbtxt
 from trt_spec.deploy.repository import write_repository
@@ -151,7 +152,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_a_gpu_host_gets_the_same_but_for_the_engine_paths(gpu_workspace: Workspace) -> None:
     served = deploy_workspace(gpu_workspace)
-    on_gpus = deploy_workspace(gpu_workspace, repository=gpu_workspace.root / "k8s" / "repository", root="/models")
+    on_gpus = deploy_to(gpu_workspace, load_manifest(gpu_workspace).spec, "k8s").repository
     ours, theirs = files_of(served), files_of(on_gpus)
     assert ours.keys() == theirs.keys()
     differing = {name for name in ours if ours[name] != theirs[name]}

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, NoReturn
 from trt_spec import __version__
 from trt_spec.build.tasks import ReportProgress, Schedule, run_tasks
 from trt_spec.errors import SpecError
+from trt_spec.plan.draft_lengths import default_draft_lengths
 from trt_spec.plan.finding import Finding
 from trt_spec.plan.manifest import EngineEntry, Manifest, render_manifest
 from trt_spec.plan.workspace import Workspace
@@ -90,13 +91,18 @@ def _run_onnx_build(options: BuildOptions, report: ReportProgress) -> BuildResul
         ran = run_tasks(Schedule(tasks, wanted, force=options.force, serial=True), report)
         if options.until != "build":
             return BuildResult(None, ran)
-        return BuildResult(write_manifest(options, entries), ran)
+        return BuildResult(write_manifest(options, entries, default_draft_lengths(options.spec)), ran)
 
 
-def write_manifest(options: BuildOptions, engines: Mapping[Role, EngineEntry]) -> Manifest:
+def write_manifest(
+    options: BuildOptions, engines: Mapping[Role, EngineEntry], draft_len_by_running: tuple[int, ...]
+) -> Manifest:
     """The workspace's manifest, left alone if it says the same already."""
     manifest = Manifest(
-        trtspec=__version__, spec=options.spec, engines={str(role): entry for role, entry in engines.items()}
+        trtspec=__version__,
+        spec=options.spec,
+        engines={str(role): entry for role, entry in engines.items()},
+        draft_len_by_running=draft_len_by_running,
     )
     text, path = render_manifest(manifest), options.workspace.manifest
     if not path.is_file() or path.read_text(encoding="utf-8") != text:

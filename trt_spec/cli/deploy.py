@@ -57,7 +57,8 @@ def command(spec: Path, workspace: Path | None, to: TargetName, as_json: bool) -
         click.echo(f"Tensor names: {written.get('dialect', {}).get('trust')}.", err=True)
     if loaded.backend == "llmapi":
         _print_llmapi(loaded)
-    click.echo(_next_step(spec, deployed, to), err=True)
+    if loaded.backend != "llmapi" or deployed.folder is not None:  # else no recorded container could be started
+        click.echo(_next_step(spec, deployed, to), err=True)
 
 
 def _print_llmapi(spec: Spec) -> None:

@@ -10,7 +10,7 @@ from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.plan.llmapi_checks import check_llmapi_models
 from trt_spec.plan.model_files import ModelFiles
 from trt_spec.spec.model import Model, Role, Spec
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 from trt_spec.util.cache import resolve_cache_dir
 
 

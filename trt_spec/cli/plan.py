@@ -71,7 +71,7 @@ def command(
         from trt_spec.cli.plan_tables import print_plan
 
         print_plan(plan, Console())
-    if plot is not None and plan.engine is not None:
+    if plot is not None and plan.engine is not None and plan.engine.speed is not None:
         from trt_spec.cli.plan_plot import write_plot
 
         write_plot(plan.engine.speed, loaded.name, plot)

@@ -15,6 +15,8 @@ from trt_spec.plan.plan import EnginePlan, Plan
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from trt_spec.plan.speed import SpeedPrediction
+
 STYLES = {"refuse": "red", "warn": "yellow", "note": "dim"}
 
 
@@ -26,10 +28,10 @@ def print_plan(plan: Plan, console: Console) -> None:
         _print_toolchain(plan.engine, console)
         _print_memory(plan.engine, console)
         _print_limits(plan.engine, console)
-        if plan.engine.medusa is None:
-            _print_speed(plan.engine, console)
-        else:
+        if plan.engine.medusa is not None:
             print_medusa(plan.engine.medusa, console)
+        elif plan.engine.speed is not None:
+            _print_speed(plan.engine.speed, console)
     if plan.llmapi is not None:
         print_llmapi(plan.llmapi, console)
     _print_steps(plan, console)
@@ -108,7 +110,7 @@ def _print_limits(engine: EnginePlan, console: Console) -> None:
     print_table(console, title, columns, rows)
 
 
-def _print_speed(engine: EnginePlan, console: Console) -> None:
+def _print_speed(speed: SpeedPrediction, console: Console) -> None:
     rows = [
         (
             str(row.batch),
@@ -120,10 +122,10 @@ def _print_speed(engine: EnginePlan, console: Console) -> None:
             "-" if row.break_even_alpha is None else f"{row.break_even_alpha:.2f}",
             "-" if row.best_price_per_million is None else f"{row.best_price_per_million:.2f}",
         )
-        for row in engine.speed.batches
+        for row in speed.batches
     ]
     columns = ("batch", "best length", "gain", "bounds", "plain tok/s", "tok/s", "break-even", "price a million")
-    print_table(console, f"predicted speed: {engine.speed.acceptance.explanation}", columns, rows)
+    print_table(console, f"predicted speed: {speed.acceptance.explanation}", columns, rows)
 
 
 def _print_steps(plan: Plan, console: Console) -> None:

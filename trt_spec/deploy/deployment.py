@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trt_spec.errors import SpecError
 from trt_spec.spec.medusa import Choices
-from trt_spec.spec.model import Role
+from trt_spec.spec.model import Accept, DraftSource, Role
 
 TOKENIZER_FILE = "tokenizer.json"
 # Copied beside the orchestrator where they exist; tokenizer.json must.
@@ -44,15 +44,21 @@ class EngineDeployment:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One pair of engines and the limits it was built for. Lengths are in tokens.
+    """The engines and the limits they were built for. Lengths are in tokens.
 
-    ``id`` is the manifest's ``resolve_deployment_id``. ``draft`` is None for a target alone, and ``max_draft_len`` is 0
-    then. ``tokenizer_dir`` None leaves the tokenizer out of the repository, which cannot be served until it is added.
-    ``logits_dtype`` is Triton's name of the type that the engines give logits in, ``gathers_logits`` whether they give
-    those of new tokens at all; ``fast_logits`` hands the draft's from GPU to GPU. ``vocab_size`` is the target's.
-    ``max_queue_requests`` may wait for each model before more are refused. ``medusa_choices`` is the tree of a target
-    that drafts with Medusa heads of its own: to all others it is a target alone, so ``max_draft_len`` is 0 and
-    ``max_seq_len`` is what prompt and answer may have.
+    ``id`` is the manifest's ``resolve_deployment_id``. ``draft`` is None for a target alone, whose ``max_draft_len`` is
+    0, and for drafts by n-gram look-up. ``tokenizer_dir`` None leaves the tokenizer out of the repository, which cannot
+    be served until it is added. ``logits_dtype`` is Triton's name of the type that the engines give logits in,
+    ``logits_width`` the columns of the target's (0: as many as ``vocab_size``, which is the target's, too), and
+    ``gathers_logits`` says whether they give those of new tokens at all. ``max_queue_requests`` may wait for each model
+    before more are refused.
+
+    ``draft_source`` drafts for requests that do not choose, ``accept`` decides by tokens or logits. ``adaptive`` lets
+    the orchestrator choose lengths, from ``draft_len_by_running`` on: entry i (from 1) for i requests in flight, the
+    last one for all beyond; none means ``max_draft_len``.
+
+    ``medusa_choices`` is the tree of a target that drafts with Medusa heads of its own: to all others it is a target
+    alone, so ``max_draft_len`` is 0 and ``max_seq_len`` is what prompt and answer may have.
     """
 
     name: str
@@ -70,9 +76,18 @@ class Deployment:
     draft_vocab_size: int = 0
     max_queue_requests: int = 256
     logits_dtype: str = "FP32"
+    logits_width: int = 0
     gathers_logits: bool = False
-    fast_logits: bool = False
+    accept: Accept = "tokens"
+    draft_source: DraftSource = "model"
+    adaptive: bool = False
+    draft_len_by_running: tuple[int, ...] = ()
     medusa_choices: Choices | None = None
+
+    @property
+    def fast_logits(self) -> bool:
+        """Whether the draft's logits go from GPU to GPU."""
+        return self.accept == "fast_logits"
 
     def engines(self) -> Iterator[tuple[Role, EngineDeployment]]:
         """Role and engine, the target first."""
@@ -94,11 +109,26 @@ class Deployment:
             raise SpecError(
                 f"max_batch_size is {self.max_batch_size}, expected at least 1.", remedy="Correct limits in the spec."
             )
-        if (self.draft is None) != (self.max_draft_len == 0):
-            drafting = "there is no draft engine" if self.draft is None else "there is a draft engine"
+        self._check_drafting()
+
+    def _check_drafting(self) -> None:
+        drafts = self.draft is not None or self.draft_source == "ngram"
+        if drafts != (self.max_draft_len > 0):
+            drafting = f"draft_source is {self.draft_source} and there is {'a' if self.draft else 'no'} draft engine"
             raise SpecError(
                 f"max_draft_len is {self.max_draft_len}, but {drafting}: give both or none.",
-                remedy="A pair needs max_draft_len of at least 1, a target alone has 0.",
+                remedy="A draft engine or draft_source ngram needs max_draft_len of at least 1, a target alone has 0.",
+            )
+        if self.accept != "tokens" and self.draft is None:
+            raise SpecError(
+                f"accept is {self.accept}, but there is no draft engine whose logits could decide.",
+                remedy="Set speculation.accept to tokens.",
+            )
+        if any(not 0 <= length <= self.max_draft_len for length in self.draft_len_by_running):
+            raise SpecError(
+                f"draft_len_by_running is {self.draft_len_by_running}, expected lengths of 0 to max_draft_len "
+                f"{self.max_draft_len}.",
+                remedy="Run `trtspec build` for this spec again.",
             )
 
 

@@ -43,7 +43,7 @@ def plan_manifest(spec: Spec) -> Manifest:
     if plan.refused:
         raise SpecError(f"The plan cannot work: {plan.findings[0].message}", remedy=plan.findings[0].remedy)
     engines = {str(role): resolve_engine_entry(plan, role, _NOT_BUILT, None) for role in files}
-    return Manifest(trtspec=__version__, spec=spec, engines=engines)
+    return Manifest(trtspec=__version__, spec=spec, engines=engines, draft_len_by_running=plan.draft_len_by_running)
 
 
 def _load_files(reference: str) -> ModelFiles:

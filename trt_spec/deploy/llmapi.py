@@ -30,29 +30,21 @@ from trt_spec.plan.llmapi_comparison import SERVE_YAML, plan_serve_yaml, plan_tr
 from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.spec.model import Spec
-from trt_spec.util.files import exclusive
 
 COMPARISON_FOLDER = "compare"
 COMPARISON_KIND = "comparison commands"
 
 
-def deploy_llmapi(workspace: Workspace, spec: Spec, repository: Path | None = None) -> Path:
+def write_llmapi(workspace: Workspace, spec: Spec) -> Path:
     """Write repository and comparison of a spec to its workspace, and return the path of the repository.
 
-    It goes to ``repository``, the workspace's own one if None. Raises SpecError as the two writers do.
+    The caller holds the workspace (``exclusive``). Both destinations are looked at before either is written. Raises
+    SpecError as the two writers do.
     """
-    plan_served(spec)
-    workspace.root.mkdir(parents=True, exist_ok=True)
-    with exclusive(workspace.root):
-        return write_llmapi(workspace, spec, repository)
-
-
-def write_llmapi(workspace: Workspace, spec: Spec, repository: Path | None = None) -> Path:
-    """The same in a workspace that the caller holds (``exclusive``); both destinations are looked at before either."""
     comparison = workspace.root / COMPARISON_FOLDER
-    check_replaceable(repository or workspace.repository, REPOSITORY_KIND)
+    check_replaceable(workspace.repository, REPOSITORY_KIND)
     check_replaceable(comparison, COMPARISON_KIND)
-    written = write_llmapi_repository(spec, repository or workspace.repository)
+    written = write_llmapi_repository(spec, workspace.repository)
     write_comparison(spec, comparison)
     return written
 

@@ -36,6 +36,7 @@ from trt_spec.serve.contract import (
 )
 
 REPOSITORY_KIND = "model repository"
+RETENTION_PREFIX = "retention_"
 SERVE_PACKAGE = "trtspec_serve"  # the name under which trt_spec.serve is copied beside each model.py
 TOKENIZER_FOLDER = "tokenizer"
 VERSION_FOLDER = "1"
@@ -43,6 +44,7 @@ VERSION_FOLDER = "1"
 # What our orchestrator takes and gives beyond NVIDIA's templates; a dialect's own tensor of that name wins.
 ADDED_INPUTS = (
     Tensor("num_draft_tokens", "INT32", (1,), optional=True),
+    Tensor("draft_source", "STRING", (1,), optional=True),
     Tensor("use_draft_logits", "BOOL", (1,), optional=True, reshape=()),
     Tensor("seed", "UINT64", (1,), optional=True),
     Tensor("random_seed", "UINT64", (1,), optional=True),
@@ -58,6 +60,7 @@ ADDED_OUTPUTS = (
     Tensor("output_ids", "INT32", (-1,)),
     Tensor("round_draft_tokens", "INT32", (-1,)),
     Tensor("round_accepted_draft_tokens", "INT32", (-1,)),
+    Tensor("draft_fallback", "BOOL", (1,)),
 )
 
 _MODEL_PY = '''"""Written by trtspec: the entry point that Triton loads; the code is the package beside this file."""
@@ -178,6 +181,7 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
         "draft_vocab_size": str(deployment.draft_vocab_size),
         "log_probs": _find_log_probs(deployment),
         **({} if deployment.medusa_choices is None else {ENGINE_DRAFTS: "true"}),
+        **_plan_drafting(deployment, engine),
     }
     return ModelConfig(
         name=name,
@@ -191,6 +195,25 @@ def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, d
     )
 
 
+def _plan_drafting(deployment: Deployment, engine: ModelDialect) -> dict[str, str]:
+    """Who drafts how much, by what drafts are accepted, and how many tokens each engine caches for those admitted."""
+    lengths = deployment.draft_len_by_running or (deployment.max_draft_len,)
+    return {
+        "draft_source": deployment.draft_source,
+        "adaptive": "true" if deployment.adaptive else "false",
+        "draft_len_by_running": ",".join(map(str, lengths)),
+        "accept": deployment.accept,
+        "target_logits_width": str(deployment.logits_width or deployment.vocab_size),
+        "engine_takes_retention": "true" if _takes_retention(engine) else "false",
+        **{f"max_inflight_tokens_{role}": str(engine.kv_cache_tokens) for role, engine in deployment.engines()},
+    }
+
+
+def _takes_retention(engine: ModelDialect) -> bool:
+    """Whether a request may say which cached blocks to keep longer: templates from 0.17 on."""
+    return any(tensor.name.startswith(RETENTION_PREFIX) for tensor in engine.inputs)
+
+
 def _find_seed_name(engine: ModelDialect) -> str:
     """1.x renamed the seed of a request; the orchestrator sends one to the engines under the name they know."""
     return next(tensor.name for tensor in engine.inputs if tensor.name in SEED_NAMES)
@@ -202,7 +225,7 @@ def _find_log_probs(deployment: Deployment) -> LogProbSource:
     """
     if deployment.medusa_choices is not None:
         return "none"
-    if deployment.draft is None:
+    if deployment.max_draft_len == 0:
         return "engine"
     return "logits" if deployment.gathers_logits else "none"
 

@@ -7,9 +7,11 @@ from pathlib import PurePosixPath
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
 from trt_spec.deploy.parameter_names import TRITON_DTYPES
 from trt_spec.errors import SpecError
+from trt_spec.plan.draft_lengths import default_draft_lengths
 from trt_spec.plan.limits import gathers_logits
 from trt_spec.plan.manifest import Manifest, resolve_deployment_id
 from trt_spec.plan.placement import Placement, RolePlacement, plan_placement
+from trt_spec.plan.shapes import padded_vocab_size
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.medusa import Choices, resolve_choices
 from trt_spec.spec.model import Role
@@ -29,7 +31,7 @@ def resolve_deployment(
     of the launch, the plan's own if None. Raises SpecError for a manifest that lacks what a GPU deployment needs, and
     for GPUs that TensorRT-LLM cannot be told.
     """
-    spec, place = manifest.spec, Workspace(workspace.root.absolute())
+    spec, place, lengths = manifest.spec, Workspace(workspace.root.absolute()), manifest.draft_len_by_running
     if placement is None and spec.backend == "engine":
         placement = plan_placement(spec)[0]
     target = _resolve_engine("target", manifest, place, placement, root)
@@ -41,7 +43,7 @@ def resolve_deployment(
         target=target,
         draft=draft,
         tokenizer_dir=target.folder,
-        max_draft_len=0 if draft is None else spec.speculation.max_draft_len,
+        max_draft_len=spec.external_draft_len,
         max_input_len=spec.limits.max_input_len,
         max_output_len=spec.limits.max_output_len,
         max_seq_len=_usable_seq_len(manifest),
@@ -50,8 +52,12 @@ def resolve_deployment(
         draft_vocab_size=0 if draft is None else manifest.engines["draft"].vocab_size,
         max_queue_requests=spec.serve.max_queue_size,
         logits_dtype=_resolve_logits_type(manifest),
+        logits_width=padded_vocab_size(manifest.engines["target"].vocab_size, spec.target.tensor_parallel),
         gathers_logits=spec.backend == "onnx" or gathers_logits(spec),
-        fast_logits=placement is not None and placement.fast_logits,
+        accept="tokens" if draft is None else spec.speculation.accept,
+        draft_source=spec.speculation.draft_source or ("ngram" if spec.speculation.mode == "ngram" else "model"),
+        adaptive=spec.speculation.adaptive and spec.external_draft_len > 0,
+        draft_len_by_running=default_draft_lengths(spec) if lengths is None else lengths,
         medusa_choices=_resolve_medusa(manifest),
     )
 

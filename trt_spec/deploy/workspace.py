@@ -11,7 +11,6 @@ from trt_spec.deploy.deployed import check_deployed, load_built
 from trt_spec.deploy.host.gpu_host.resolve import find_gpu_host
 from trt_spec.deploy.host.launch import READY_TIMEOUT_S, LaunchOptions
 from trt_spec.deploy.host.server import SERVER_FILE
-from trt_spec.deploy.llmapi import deploy_llmapi
 from trt_spec.deploy.ownership import MARKER_FILE, read_marker
 from trt_spec.deploy.repository import write_repository
 from trt_spec.deploy.resolve import resolve_deployment
@@ -26,22 +25,17 @@ from trt_spec.util.files import exclusive
 LOCAL_BACKENDS = ("onnx",)  # what the embedded Triton can serve
 
 
-def deploy_workspace(
-    workspace: Workspace, spec: Spec | None = None, *, repository: Path | None = None, root: str | None = None
-) -> Path:
+def deploy_workspace(workspace: Workspace, spec: Spec | None = None) -> Path:
     """Write the model repository of a built workspace and return its path.
 
-    It goes to ``repository``, the workspace's own one if None, and names engines below ``root``, where a container sees
-    the workspace under another path. With ``spec`` given, raises SpecError if the build was made from another one; its
-    ``serve`` section may differ, and counts.
+    With ``spec`` given, raises SpecError if the build was made from another one; its ``serve`` section may differ, and
+    counts.
     """
     check_path(workspace.root)
-    if spec is not None and spec.backend == "llmapi":  # nothing is built for it
-        return deploy_llmapi(workspace, spec, repository)
     manifest = load_manifest(workspace) if spec is None else load_built(workspace, spec)
     check_built_engines(manifest, workspace)
     with exclusive(workspace.root):
-        return write_repository(resolve_deployment(manifest, workspace, root), repository or workspace.repository)
+        return write_repository(resolve_deployment(manifest, workspace), workspace.repository)
 
 
 def resolve_launch(

@@ -19,7 +19,7 @@ from trt_spec.plan.tensors import Split, largest_tensor_bytes, rank_weight_bytes
 from trt_spec.plan.trtllm_argv import CALIBRATION_SAMPLES, resolve_dtype
 from trt_spec.plan.workspace import HEADS
 from trt_spec.spec.model import Role
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 from trt_spec.util.safetensors_header import size_bytes
 
 NETWORK_BYTES_PER_S = 100e6  # assumed: a line of 1 Gbit/s

@@ -26,7 +26,7 @@ from trt_spec.plan.trtllm_argv import (
 )
 from trt_spec.plan.workspace import HEADS, Workspace
 from trt_spec.spec.model import Model, Role, Spec
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 
 PROCESS_FLAGS = ("workers", "log_level", "monitor_memory", "output_timing_cache")
 """Flags of trtllm-build that decide how it runs and not what it makes: no reason to build an engine again."""

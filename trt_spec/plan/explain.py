@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 
 from trt_spec.errors import SpecError
+from trt_spec.plan.draft_lengths import CPU_LOSES_AT
 from trt_spec.plan.explanation import Explanation
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.limits import EngineLimits
@@ -12,6 +13,7 @@ from trt_spec.plan.llmapi_explain import explain_llmapi
 from trt_spec.plan.medusa_explain import explain_medusa
 from trt_spec.plan.plan import EnginePlan, Plan
 from trt_spec.plan.self_draft import explain_self_draft
+from trt_spec.plan.speed import SpeedPrediction
 
 
 def explain(plan: Plan, field: str) -> Explanation:
@@ -42,13 +44,15 @@ def explain_all(plan: Plan) -> tuple[Explanation, ...]:
             )
             for step in plan.steps
         )
-        return (*lengths, *(() if plan.self_draft is None else explain_self_draft(plan.self_draft)))
+        self_draft = () if plan.self_draft is None else explain_self_draft(plan.self_draft)
+        return (*lengths, *self_draft, *_explain_draft_lengths(plan))
     limits = (item for role in plan.engine.limits.values() for item in _explain_limits(plan, role))
     return (
         *limits,
         *_explain_placement(plan, plan.engine),
         *_explain_memory(plan.engine),
-        *(_explain_speed(plan.engine) if plan.engine.medusa is None else explain_medusa(plan.engine.medusa)),
+        *_explain_prediction(plan.engine),
+        *_explain_draft_lengths(plan),
     )
 
 
@@ -145,8 +149,36 @@ def _explain_memory(engine: EnginePlan) -> tuple[Explanation, ...]:
     return tuple(found)
 
 
-def _explain_speed(engine: EnginePlan) -> tuple[Explanation, ...]:
-    speed = engine.speed
+def _explain_draft_lengths(plan: Plan) -> tuple[Explanation, ...]:
+    """What deploy writes as the orchestrator's start."""
+    lengths = plan.draft_len_by_running
+    if not lengths:
+        return ()
+    if plan.engine is not None and plan.engine.speed is not None:
+        formula = "for each number of requests in flight the length with the largest predicted gain"
+        source = "docs/explanation/speed-model.md"
+    elif plan.engine is not None:
+        formula, source = "max_draft_len throughout: no speed is predicted", "docs/explanation/drafting.md"
+    else:
+        formula = f"from max_draft_len evenly down to 0 at {CPU_LOSES_AT} requests in flight"
+        source = "measured on 2 CPU cores, docs/explanation/drafting.md"
+    return (
+        Explanation(
+            "speculation.draft_len_by_running",
+            ",".join(map(str, lengths)),
+            f"{formula}, the last one for all beyond; the orchestrator corrects it by what it measures",
+            source,
+        ),
+    )
+
+
+def _explain_prediction(engine: EnginePlan) -> tuple[Explanation, ...]:
+    if engine.medusa is not None:
+        return explain_medusa(engine.medusa)
+    return () if engine.speed is None else _explain_speed(engine.speed)
+
+
+def _explain_speed(speed: SpeedPrediction) -> tuple[Explanation, ...]:
     acceptance = speed.acceptance
     return (
         Explanation(

@@ -19,13 +19,14 @@ from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.precision import is_fp8_attention
 from trt_spec.plan.toolchain import Profile
 from trt_spec.plan.trtllm_argv import resolve_dtype
+from trt_spec.spec.draft_source import EXTERNAL_DRAFT_MODES
 from trt_spec.spec.model import Accept, Model, Role, Spec
 
 ACTIVATION_SHARE = 0.1
 """Share of a GPU's memory that a derived max_num_tokens may spend on activations: the rest is better spent on KV cache.
 A choice, not a measurement."""
 
-VERIFYING_MODES = ("draft_target", "medusa")
+VERIFYING_MODES = (*EXTERNAL_DRAFT_MODES, "medusa")
 """Modes whose target engine is built to verify several tokens a step."""
 
 USUAL_MAX_NUM_TOKENS = 16384  # trtllm-build logs a warning above it
@@ -190,7 +191,7 @@ def _check_budget(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
     one = tokens_per_sequence(spec, limits.max_draft_len)
     needed = spec.limits.max_batch_size * one
     longest = min(limits.usable_seq_len, spec.limits.max_input_len + spec.limits.max_output_len) - 1
-    resent = longest if spec.speculation.mode == "draft_target" else spec.limits.max_input_len
+    resent = longest if spec.external_draft_len else spec.limits.max_input_len
     admitted = effective_input_len(limits.max_seq_len, limits.max_num_tokens)
     if spec.limits.max_input_len > admitted or resent + limits.max_draft_len > limits.max_num_tokens:
         yield Finding(
@@ -202,7 +203,7 @@ def _check_budget(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
             f"Raise max_num_tokens to {one}, or lower the limits.",
             limits.role,
         )
-    if spec.speculation.mode == "draft_target" and limits.max_num_tokens < needed:
+    if spec.external_draft_len and limits.max_num_tokens < needed:
         fit = limits.max_num_tokens // one
         yield Finding(
             "limit-verify-batch",
@@ -216,7 +217,7 @@ def _check_budget(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
 
 
 def _check_speculation(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
-    if spec.speculation.mode != "draft_target":
+    if not spec.external_draft_len:
         return
     if limits.max_beam_width != 1:
         yield Finding(
@@ -230,8 +231,8 @@ def _check_speculation(limits: EngineLimits, spec: Spec) -> Iterator[Finding]:
         yield Finding(
             "limit-kv-reuse",
             "refuse",
-            f"{limits.role}: KV cache block reuse or paged context FMHA is off, draft-target expects both: every round "
-            "resends the whole prefix.",
+            f"{limits.role}: KV cache block reuse or paged context FMHA is off, drafts from outside need both: every "
+            "round resends the whole prefix.",
             "Build with use_paged_context_fmha, and switch enable_kv_cache_reuse on.",
             limits.role,
         )

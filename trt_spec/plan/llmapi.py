@@ -16,7 +16,7 @@ from trt_spec.plan.llmapi_dialect import LlmapiDialect, judge_known_troubles, lo
 from trt_spec.plan.placement import plan_placement
 from trt_spec.plan.toolchain.containers import containers_with, load_containers
 from trt_spec.spec.model import Spec
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 
 DEFAULT_MAX_NUM_TOKENS = 8192  # TensorRT-LLM's own; a longer prompt would be refused
 # Longest end of the text that is looked up in what came before; as in NVIDIA's speculative-decoding.md. TensorRT-LLM

@@ -15,7 +15,7 @@ from trt_spec.plan.engine_record import MODEL_NAMES
 from trt_spec.plan.launch import ENVIRONMENT, SHM_PREFIX, TRITONSERVER, Launch, server_argv
 from trt_spec.plan.placement import plan_placement
 from trt_spec.spec.model import Serve, Spec
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 
 RANK_LAUNCHER = "trtllm-llmapi-launch"
 HUB_OFFLINE = "HF_HUB_OFFLINE"

@@ -50,13 +50,18 @@ class EngineEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The outputs of one workspace, by role; reloads to an equal spec."""
+    """The outputs of one workspace, by role; reloads to an equal spec.
+
+    ``draft_len_by_running`` is the plan's draft length at 1, 2, ... requests in flight, the last one for all beyond;
+    None in those of an older trtspec.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     trtspec: str
     spec: Spec
     engines: dict[str, EngineEntry]
+    draft_len_by_running: tuple[Annotated[int, Field(ge=0)], ...] | None = None
 
 
 def resolve_deployment_id(manifest: Manifest) -> str:

@@ -148,7 +148,7 @@ def _check(spec: Spec, placement: Placement) -> Iterator[Finding]:
 
 
 def _check_pipeline(spec: Spec) -> Iterator[Finding]:
-    if spec.backend != "engine" or spec.speculation.mode != "draft_target":
+    if spec.backend != "engine" or not spec.external_draft_len:
         return
     for role, model in spec.models().items():
         if model.pipeline_parallel > 1:

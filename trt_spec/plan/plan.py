@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trt_spec.plan.build_flags import judge_build_flags
+from trt_spec.plan.draft_lengths import default_draft_lengths
 from trt_spec.plan.engine_memory import Sizing
 from trt_spec.plan.engine_steps import plan_engine_steps
 from trt_spec.plan.facts import ModelFacts, resolve_facts
@@ -21,7 +22,7 @@ from trt_spec.plan.memory import MemoryPlan, plan_memory
 from trt_spec.plan.model_files import ModelFiles
 from trt_spec.plan.pair import check_pair
 from trt_spec.plan.placement import Placement, plan_placement
-from trt_spec.plan.priors import choose_acceptance
+from trt_spec.plan.priors import Acceptance, choose_acceptance, given_acceptance
 from trt_spec.plan.rope import check_rope
 from trt_spec.plan.self_draft import SelfDraft, judge_self_draft, plan_self_draft, resolve_draft_files
 from trt_spec.plan.shapes import check_shapes, check_stages
@@ -35,12 +36,22 @@ from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role, Spec
 
 SEVERITIES = ("refuse", "warn", "note")
+_NOT_PREDICTED = (
+    Finding(
+        "speed-not-predicted",
+        "note",
+        "No speed is predicted: how much of an n-gram look-up is accepted depends on how far answers repeat their "
+        "prompts.",
+        "State speculation.acceptance, or measure it: `trtspec verify`, then `trtspec plan --report`.",
+    ),
+)
 
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """What backend engine adds: limits and placement of both engines, memory, speed and launch (None if refused).
+    """What backend engine adds: limits and placement of the engines, memory, speed and launch (None if refused).
 
+    ``speed`` is None where nothing tells the acceptance: that of n-gram look-up depends on the text alone.
     ``medusa`` are the heads of the target with their tree and prediction; ``speed`` is then that of the target alone.
     """
 
@@ -48,7 +59,7 @@ class EnginePlan:
     limits: Mapping[Role, EngineLimits]
     placement: Placement
     memory: MemoryPlan
-    speed: SpeedPrediction
+    speed: SpeedPrediction | None
     launch: Launch | None
     medusa: MedusaPlan | None = None
 
@@ -80,6 +91,17 @@ class Plan:
     @property
     def refused(self) -> bool:
         return is_refused(self.findings)
+
+    @property
+    def draft_len_by_running(self) -> tuple[int, ...]:
+        """Draft length to start from at 1, 2, ... requests in flight, the last one for all beyond.
+
+        Empty where the orchestrator drafts nothing.
+        """
+        if not self.spec.external_draft_len:
+            return ()
+        speed = None if self.engine is None else self.engine.speed
+        return default_draft_lengths(self.spec) if speed is None else speed.draft_len_by_running
 
 
 @dataclass(frozen=True)
@@ -163,7 +185,7 @@ def _plan_engine(
     sizing, sizes = plan_sizing(spec, facts, profile, files, heads)
     memory = plan_memory(sizing, files)
     speed = _predict(spec, sizing, options)
-    findings += (*placing, *sizes, *memory.findings, *judge_speed(speed))
+    findings += (*placing, *sizes, *memory.findings, *(_NOT_PREDICTED if speed is None else judge_speed(speed)))
     dtype = resolve_dtype(spec.target, facts["target"])
     medusa = None if heads is None else plan_medusa(spec, facts["target"], heads, dtype)
     findings += () if medusa is None else judge_medusa_plan(medusa)
@@ -174,16 +196,25 @@ def _plan_engine(
     return Plan(spec, files, facts, _ordered(findings), steps, engine)
 
 
-def _predict(spec: Spec, sizing: Sizing, options: PlanOptions) -> SpeedPrediction:
-    facts, limits = sizing.facts, sizing.limits
-    drafting = facts.get("draft", facts["target"])
-    acceptance = choose_acceptance(
-        drafting.parameters,
+def _choose_acceptance(spec: Spec, sizing: Sizing, options: PlanOptions) -> Acceptance | None:
+    """None for n-gram look-up unless it is given: what a look-up finds depends on the text, not on the model."""
+    if spec.speculation.mode == "ngram":
+        return given_acceptance(spec.speculation.acceptance, options.measured_alpha)
+    facts = sizing.facts
+    return choose_acceptance(
+        facts.get("draft", facts["target"]).parameters,
         facts["target"].parameters,
         spec.limits.max_input_len,
         spec_alpha=spec.speculation.acceptance,
         measured_alpha=options.measured_alpha,
     )
+
+
+def _predict(spec: Spec, sizing: Sizing, options: PlanOptions) -> SpeedPrediction | None:
+    facts, limits = sizing.facts, sizing.limits
+    acceptance = _choose_acceptance(spec, sizing, options)
+    if acceptance is None:
+        return None
     draft_limits = limits.get("draft")
     inputs = resolve_speed_inputs(
         spec,

@@ -11,6 +11,7 @@ from trt_spec.plan.explain import explain_all
 from trt_spec.plan.launch import Launch
 from trt_spec.plan.llmapi_comparison import SERVE_YAML, plan_serve_yaml, plan_trtllm_serve, plan_vllm
 from trt_spec.plan.plan import LlmapiServing, Plan
+from trt_spec.plan.speed import SpeedPrediction
 
 SCHEMA_VERSION = 1
 
@@ -49,16 +50,22 @@ def render_json(plan: Plan) -> str:
             "limits": {role: asdict(limits) for role, limits in engine.limits.items()},
             "placement": asdict(engine.placement),
             "memory": memory,
-            "speed": {**asdict(engine.speed), "draft_len_by_batch": engine.speed.draft_len_by_batch},
+            "speed": _render_speed(engine.speed),
             "launch": _render_launch(engine.launch),
         }
         if engine.medusa is not None:
             document["medusa"] = {**asdict(engine.medusa), "depth": engine.medusa.depth}
+    if plan.draft_len_by_running:
+        document["draft_len_by_running"] = list(plan.draft_len_by_running)
     if plan.self_draft is not None:
         document["self_draft"] = asdict(plan.self_draft)
     if plan.llmapi is not None:
         document["llmapi"] = _render_llmapi(plan.llmapi)
     return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def _render_speed(speed: SpeedPrediction | None) -> dict[str, Any] | None:
+    return None if speed is None else {**asdict(speed), "draft_len_by_batch": speed.draft_len_by_batch}
 
 
 def _render_llmapi(serving: LlmapiServing) -> dict[str, Any]:

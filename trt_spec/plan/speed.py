@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from trt_spec.plan.acceptance_model import alpha_for_tokens, best_index, expected_tokens
+from trt_spec.plan.draft_lengths import plan_draft_lengths
 from trt_spec.plan.facts import ModelFacts
 from trt_spec.plan.finding import Finding
 from trt_spec.plan.hardware import Gpu
@@ -75,7 +77,11 @@ class BatchSpeed:
 
 @dataclass(frozen=True)
 class SpeedPrediction:
-    """Predictions for batch sizes 1, 2, 4, ... and the largest, and what they rest on."""
+    """Predictions for batch sizes 1, 2, 4, ... and the largest, and what they rest on.
+
+    ``draft_len_by_running`` is the length that pays most at 1, 2, 3, ... requests in flight, the last one for all
+    beyond.
+    """
 
     acceptance: Acceptance
     context_tokens: int
@@ -83,6 +89,7 @@ class SpeedPrediction:
     expected_tokens: tuple[float, ...]
     constants: Constants
     batches: tuple[BatchSpeed, ...]
+    draft_len_by_running: tuple[int, ...]
 
     @property
     def draft_len_by_batch(self) -> dict[int, int]:
@@ -133,6 +140,7 @@ def predict(inputs: SpeedInputs) -> SpeedPrediction:
         expected_tokens=tuple(expected_tokens(inputs.acceptance.alpha, length) for length in lengths),
         constants=inputs.constants,
         batches=tuple(_predict_batch(inputs, batch) for batch in batch_sizes(inputs.max_batch_size)),
+        draft_len_by_running=plan_draft_lengths(partial(_best_draft_len, inputs), inputs.max_batch_size),
     )
 
 
@@ -169,7 +177,7 @@ def judge_speed(prediction: SpeedPrediction) -> tuple[Finding, ...]:
                 "warn",
                 f"With acceptance {acceptance.alpha:.2f} ({acceptance.origin}) drafting is predicted to be slower than "
                 f"the target alone at every batch size; one sequence breaks even where {need}.",
-                "Choose a smaller or better matching draft, or set speculation.mode to none.",
+                "Choose a smaller or better matching draft, or another speculation.mode (none drafts nothing).",
             ),
         )
     losing = [row.batch for row in prediction.batches if row.best_draft_len == 0]
@@ -186,8 +194,17 @@ def judge_speed(prediction: SpeedPrediction) -> tuple[Finding, ...]:
     )
 
 
+def _rounds_s(inputs: SpeedInputs, batch: int) -> tuple[float, ...]:
+    """Seconds of a round by draft length."""
+    return tuple(round_time_s(inputs, batch, length) for length in range(inputs.max_draft_len + 1))
+
+
+def _best_draft_len(inputs: SpeedInputs, batch: int) -> int:
+    return best_index(_gains(inputs.acceptance.alpha, _rounds_s(inputs, batch)))
+
+
 def _predict_batch(inputs: SpeedInputs, batch: int) -> BatchSpeed:
-    rounds_s = tuple(round_time_s(inputs, batch, length) for length in range(inputs.max_draft_len + 1))
+    rounds_s = _rounds_s(inputs, batch)
     gains = _gains(inputs.acceptance.alpha, rounds_s)
     best = best_index(gains)
     plain = batch / rounds_s[0]

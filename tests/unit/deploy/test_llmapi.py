@@ -15,10 +15,9 @@ import yaml
 from trt_spec.deploy import llmapi_model
 from trt_spec.deploy.dialect import load_llmapi_template
 from trt_spec.deploy.launch_files import deploy_to
-from trt_spec.deploy.llmapi import deploy_llmapi, resolve_llmapi_id, write_llmapi_repository
+from trt_spec.deploy.llmapi import resolve_llmapi_id, write_llmapi_repository
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import parse_pbtxt
-from trt_spec.deploy.workspace import deploy_workspace
 from trt_spec.errors import SpecError
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
@@ -70,18 +69,16 @@ def test_the_template_has_the_tensors_of_nvidias() -> None:
 
 def test_deploy_needs_no_build(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "new" / "workspace")
-    repository = deploy_workspace(workspace, make())
+    repository = deploy_to(workspace, make(), "triton").repository
     assert repository == workspace.repository
-    assert sorted(path.name for path in workspace.root.iterdir()) == ["compare", "repository"]
-    assert deploy_workspace(workspace, make(version="1.3.0rc24")) == repository  # replaces its own
-    other = workspace.root / "k8s" / "repository"
-    assert deploy_workspace(workspace, make(), repository=other) == other
+    assert sorted(path.name for path in workspace.root.iterdir()) == ["compare", "repository", "triton"]
+    assert deploy_to(workspace, make(version="1.3.0rc24"), "triton").repository == repository  # replaces its own
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_comparison_is_sound_shell(tmp_path: Path, mode: str) -> None:
     workspace = Workspace(tmp_path)
-    deploy_llmapi(workspace, make(mode))
+    deploy_to(workspace, make(mode), "triton")
     scripts = sorted((workspace.root / "compare").glob("*.sh"))
     assert [script.name for script in scripts] == ["trtllm-serve.sh", "vllm.sh"]
     subprocess.run([Path(sys.executable).with_name("shellcheck"), *scripts], check=True)
@@ -92,7 +89,7 @@ def test_the_comparison_is_sound_shell(tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize(("script", "program"), [("trtllm-serve.sh", "trtllm-serve"), ("vllm.sh", "vllm")])
 def test_a_script_runs_its_program_from_anywhere(tmp_path: Path, script: str, program: str) -> None:
-    deploy_llmapi(Workspace(tmp_path / "a: work, space"), make())
+    deploy_to(Workspace(tmp_path / "a: work, space"), make(), "triton")
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
     shown = bin_dir / program
@@ -113,24 +110,24 @@ def test_a_script_runs_its_program_from_anywhere(tmp_path: Path, script: str, pr
 
 def test_what_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    repository = deploy_llmapi(workspace, make())
+    repository = deploy_to(workspace, make(), "triton").repository
     (repository / "tensorrt_llm" / "1" / "model.yaml").write_text("model: mine\n")
     with pytest.raises(SpecError, match="changed since trtspec wrote it"):
-        deploy_llmapi(workspace, make())
+        deploy_to(workspace, make(), "triton")
 
 
 def test_the_comparison_is_looked_at_before_the_repository_is_written(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    repository = deploy_llmapi(workspace, make())
+    repository = deploy_to(workspace, make(), "triton").repository
     before = (repository / MARKER_FILE).read_text()
     (tmp_path / "compare" / "vllm.sh").write_text("mine\n")
     with pytest.raises(SpecError, match=r"compare was changed.*vllm\.sh"):
-        deploy_llmapi(workspace, make("ngram"))
+        deploy_to(workspace, make("ngram"), "triton")
     assert (repository / MARKER_FILE).read_text() == before
 
 
 def test_shellcheck_passes_a_model_that_looks_like_a_variable(tmp_path: Path) -> None:
-    deploy_llmapi(Workspace(tmp_path), make("none", target={"model": "/models/$HOME/`id`"}))
+    deploy_to(Workspace(tmp_path), make("none", target={"model": "/models/$HOME/`id`"}), "triton")
     checker = Path(sys.executable).with_name("shellcheck")
     subprocess.run([checker, *(tmp_path / "compare").glob("*.sh")], check=True)
 

@@ -106,6 +106,14 @@ def test_orchestrators(deployment: Deployment, tmp_path: Path, version: str, see
             "vocab_size": "320",
             "draft_vocab_size": "312",
             "log_probs": "none",
+            "draft_source": "model",
+            "adaptive": "false",
+            "draft_len_by_running": "4",
+            "accept": "tokens",
+            "target_logits_width": "320",
+            "engine_takes_retention": "true",
+            "max_inflight_tokens_target": "1232",
+            "max_inflight_tokens_draft": "1300",
         }
 
 
@@ -113,7 +121,31 @@ def test_target_alone(deployment: Deployment, tmp_path: Path) -> None:
     alone = replace(deployment, draft=None, max_draft_len=0)
     repository = write_repository(alone, tmp_path / "repository")
     assert not (repository / "tensorrt_llm_draft").exists()
-    assert read_config(repository, "ensemble").parameters["tensorrt_llm_draft_model_name"] == ""
+    parameters = read_config(repository, "ensemble").parameters
+    assert parameters["tensorrt_llm_draft_model_name"] == ""
+    assert (parameters["draft_len_by_running"], parameters["adaptive"]) == ("0", "false")
+    assert "max_inflight_tokens_draft" not in parameters
+
+
+@pytest.mark.parametrize(("version", "takes"), [("0.16.0", "false"), ("0.17.0", "true"), ("1.2.1", "true")])
+def test_engines_are_told_what_to_keep_where_they_can_be(
+    deployment: Deployment, tmp_path: Path, version: str, takes: str
+) -> None:
+    repository = write_repository(replace(deployment, tensorrt_llm=version), tmp_path / "repository")
+    assert read_config(repository, "ensemble").parameters["engine_takes_retention"] == takes
+
+
+def test_drafts_by_look_up_need_no_draft_engine(deployment: Deployment, tmp_path: Path) -> None:
+    looked_up = replace(
+        deployment, draft=None, draft_source="ngram", adaptive=True, draft_len_by_running=(4, 3, 0), draft_vocab_size=0
+    )
+    repository = write_repository(looked_up, tmp_path / "repository")
+    assert sorted(folder.name for folder in repository.iterdir() if folder.is_dir()) == [
+        "ensemble", "tensorrt_llm", "tensorrt_llm_bls"]  # fmt: skip
+    parameters = read_config(repository, "tensorrt_llm_bls").parameters
+    told = ("max_draft_len", "draft_source", "adaptive", "draft_len_by_running", "accept", "log_probs")
+    assert [parameters[key] for key in told] == ["4", "ngram", "true", "4,3,0", "tokens", "none"]
+    assert parameters["tensorrt_llm_draft_model_name"] == ""
 
 
 @pytest.mark.parametrize("name", ["a b", "it's", "1,2:3", 'say "x"', "back\\slash", "한국 ${x}"])
@@ -306,8 +338,12 @@ def test_refuses_to_lose_changes_of_the_user(deployment: Deployment, tmp_path: P
         ({"target": EngineDeployment("/x", Path("/nowhere/target"), 1)}, "folder /nowhere/target does not exist"),
         ({"tokenizer_dir": Path("/nowhere")}, "no tokenizer.json"),
         ({"max_batch_size": 0}, "max_batch_size is 0"),
-        ({"draft": None}, "max_draft_len is 4, but there is no draft"),
-        ({"tensorrt_llm": "0.14.0", "fast_logits": True}, "Fast logits"),
+        ({"draft": None}, "max_draft_len is 4, but draft_source is model and there is no draft engine"),
+        ({"draft": None, "draft_source": "auto"}, "draft_source is auto and there is no draft engine"),
+        ({"draft": None, "draft_source": "ngram", "max_draft_len": 0}, "max_draft_len is 0"),
+        ({"draft": None, "draft_source": "ngram", "accept": "logits"}, "no draft engine whose logits"),
+        ({"draft_len_by_running": (4, 5)}, "expected lengths of 0 to max_draft_len 4"),
+        ({"tensorrt_llm": "0.14.0", "accept": "fast_logits"}, "Fast logits"),
         ({"tensorrt_llm": "0.16.0", "logits_dtype": "FP16"}, "FP32 only"),
         ({"tensorrt_llm": "0.13.0"}, "0.19.0"),
     ],

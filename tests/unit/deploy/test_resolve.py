@@ -41,7 +41,11 @@ def test_on_gpus(gpu_manifest: Callable[..., Manifest]) -> None:
         draft_vocab_size=manifest.engines["draft"].vocab_size,
         max_queue_requests=40,
         logits_dtype="FP32",
-        fast_logits=False,
+        logits_width=10,
+        accept="tokens",
+        draft_source="model",
+        adaptive=True,
+        draft_len_by_running=(3,),
     )
 
 
@@ -58,8 +62,41 @@ def test_on_a_cpu(gpu_manifest: Callable[..., Manifest]) -> None:
 
 def test_a_target_alone(gpu_manifest: Callable[..., Manifest]) -> None:
     found = resolve_deployment(gpu_manifest(draft=None, speculation={"mode": "none"}), PLACE)
-    assert (found.draft, found.max_draft_len) == (None, 0)
+    assert (found.draft, found.max_draft_len, found.adaptive, found.draft_len_by_running) == (None, 0, False, ())
     assert found.target.participant_ids == ()
+
+
+@pytest.mark.parametrize("backend", [{}, ON_CPU])
+def test_n_gram_look_up_has_one_engine_that_takes_drafts(
+    gpu_manifest: Callable[..., Manifest], backend: dict[str, Any]
+) -> None:
+    found = resolve_deployment(gpu_manifest(**backend, draft=None, speculation={"mode": "ngram"}), PLACE)
+    assert (found.draft, found.max_draft_len, found.draft_source, found.accept) == (None, 3, "ngram", "tokens")
+    assert found.adaptive
+    assert found.draft_vocab_size == 0
+
+
+@pytest.mark.parametrize(("source", "expected"), [(None, "model"), ("ngram", "ngram"), ("auto", "auto")])
+def test_a_pair_may_look_up_too(gpu_manifest: Callable[..., Manifest], source: str | None, expected: str) -> None:
+    found = resolve_deployment(gpu_manifest(speculation={"draft_source": source}), PLACE)
+    assert found.draft is not None
+    assert (found.draft_source, found.max_draft_len) == (expected, 3)
+
+
+def test_draft_lengths_come_from_the_plan_of_the_build(gpu_manifest: Callable[..., Manifest]) -> None:
+    manifest = gpu_manifest()
+    planned = manifest.model_copy(update={"draft_len_by_running": (3, 1)})
+    assert resolve_deployment(planned, PLACE).draft_len_by_running == (3, 1)
+    on_cpu = gpu_manifest(**{**ON_CPU, "limits": {"max_batch_size": 8}})  # an older trtspec wrote none
+    assert resolve_deployment(on_cpu, PLACE).draft_len_by_running == (3, 3, 2, 2, 1, 1, 1, 0)
+
+
+@pytest.mark.parametrize("accept", ["tokens", "logits"])
+def test_acceptance_by_logits_works_on_a_cpu(gpu_manifest: Callable[..., Manifest], accept: str) -> None:
+    found = resolve_deployment(gpu_manifest(**ON_CPU, speculation={"accept": accept}), PLACE)
+    assert (found.accept, found.gathers_logits, found.logits_dtype) == (accept, True, "FP32")
+    fixed = gpu_manifest(**ON_CPU, speculation={"adaptive": False})
+    assert not resolve_deployment(fixed, PLACE).adaptive
 
 
 def test_the_server_may_see_the_workspace_elsewhere(gpu_manifest: Callable[..., Manifest]) -> None:

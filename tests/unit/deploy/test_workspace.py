@@ -11,6 +11,7 @@ from trt_spec import __version__
 from trt_spec.cli.main import main
 from trt_spec.deploy.deployment import Deployment
 from trt_spec.deploy.host.server import SERVER_FILE, RunningServer, write_server
+from trt_spec.deploy.launch_files import deploy_to
 from trt_spec.deploy.pbtxt import parse_pbtxt
 from trt_spec.deploy.workspace import deploy_workspace, resolve_launch, resolve_stop
 from trt_spec.errors import EnvironmentMissing, SpecError
@@ -59,14 +60,6 @@ def built(spec_file: Path, deployment: Deployment, tmp_path: Path, record_engine
     manifest = Manifest(trtspec=__version__, spec=load_spec(spec_file), engines=entries)
     place.manifest.write_text(render_manifest(manifest))
     return place
-
-
-def test_another_folder_and_another_root(built: Workspace, spec_file: Path) -> None:
-    destination = built.root / "compose" / "repository"
-    assert deploy_workspace(built, load_spec(spec_file), repository=destination, root="/models") == destination
-    assert not built.repository.exists()
-    config = parse_pbtxt((destination / "tensorrt_llm" / "config.pbtxt").read_text())
-    assert config.parameters["gpt_model_path"] == "/models/engines/target"
 
 
 def test_deploy_then_serve_options(built: Workspace, spec_file: Path) -> None:
@@ -122,7 +115,7 @@ def test_a_workspace_of_llmapi_names_no_gpus(tmp_path: Path, monkeypatch: pytest
     llmapi = {"name": "pair", "backend": "llmapi", "hardware": {"gpu": "H100", "gpus": 1}}
     spec = Spec.model_validate({**llmapi, "target": {"model": "a/b"}, "speculation": {"mode": "none"}})
     place = Workspace(tmp_path / "workspace" / "pair")
-    deploy_workspace(place, spec)
+    deploy_to(place, spec, "triton")
     for target in (place.root, place.repository):
         with pytest.raises(SpecError, match=r"backend llmapi.*trtspec serve SPEC"):
             resolve_launch(target, None, {})

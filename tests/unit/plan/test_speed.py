@@ -53,6 +53,15 @@ def inputs(alpha=0.8, **changes):
     return SpeedInputs(**{**values, **changes})
 
 
+def test_the_table_has_the_best_length_at_every_number_of_requests():
+    prediction = predict(inputs(0.6, max_batch_size=64))
+    table = prediction.draft_len_by_running
+    for batch, best in prediction.draft_len_by_batch.items():
+        assert table[min(batch, len(table)) - 1] == best
+    assert len(set(table)) > 1  # it changes with the load, or the test says nothing
+    assert len(predict(inputs(0.6, max_batch_size=3)).draft_len_by_running) <= 3
+
+
 def test_batch_sizes_are_the_powers_of_two_and_the_largest():
     assert batch_sizes(1) == (1,)
     assert batch_sizes(8) == (1, 2, 4, 8)

@@ -7,7 +7,9 @@ from pydantic import ValidationError
 
 from trt_spec.spec.faults import judge_values
 from trt_spec.spec.model import Spec
-from trt_spec.spec.rules import MODES, QUANTIZATIONS, judge_reference, render_path
+from trt_spec.spec.model_rules import QUANTIZATIONS
+from trt_spec.spec.reference import judge_reference
+from trt_spec.spec.rules import MODES, render_path
 
 
 def bent(values: dict, changes: dict) -> dict:
@@ -35,8 +37,34 @@ BROKEN = [
     ("onnx", {"target.gpus": [0]}, "target.gpus", "runs on the CPU"),
     ("onnx", {"draft": ...}, "draft", "mode draft_target needs a draft model"),
     ("onnx", {"speculation.mode": "none"}, "draft", "mode none uses none"),
-    ("onnx", {"speculation.mode": "ngram"}, "speculation.mode", "backend llmapi offers ngram"),
-    ("onnx", {"speculation.mode": "medusa"}, "speculation.mode", "expects draft_target or none"),
+    ("onnx", {"speculation.mode": "ngram"}, "draft", "mode draft_target with draft_source auto uses both"),
+    ("onnx", {"speculation.mode": "mtp", "draft": ...}, "speculation.mode", "backend llmapi offers mtp"),
+    ("onnx", {"speculation.mode": "medusa"}, "speculation.mode", "expects draft_target, ngram or none"),
+    (
+        "onnx",
+        {"speculation.mode": "ngram", "draft": ..., "speculation.draft_source": "auto"},
+        "speculation.draft_source",
+        "mode ngram has no draft model",
+    ),
+    (
+        "engine",
+        {"speculation.mode": "ngram", "draft": ..., "speculation.draft_source": "model"},
+        "speculation.draft_source",
+        "or set mode draft_target with a draft section",
+    ),
+    (
+        "engine",
+        {"speculation.mode": "none", "draft": ..., "speculation.draft_source": "ngram"},
+        "speculation.draft_source",
+        "mode none drafts nothing",
+    ),
+    ("llmapi", {"speculation.draft_source": "ngram"}, "speculation.draft_source", "the mode alone says who drafts"),
+    (
+        "onnx",
+        {"speculation.mode": "ngram", "draft": ..., "speculation.accept": "logits"},
+        "speculation.accept",
+        "a look-up has no logits",
+    ),
     ("onnx", {"speculation.accept": "fast_logits"}, "speculation.accept", "tokens or logits"),
     ("onnx", {"build_flags.target": {"gemm_plugin": "fp8"}}, "build_flags", "does not run it"),
     ("onnx", {"tensorrt_llm": "1.3.0"}, "tensorrt_llm", "removed in 1.3.0rc21"),
@@ -77,7 +105,7 @@ BROKEN = [
     ("engine", {"tensorrt_llm": "1.0.0rc2"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
     ("onnx", {"tensorrt_llm": "1.0.0"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
     ("engine", {"tensorrt_llm": "0.16.0"}, "tensorrt_llm", "0.17.0, 0.18.2 or 1.2.1"),
-    ("engine", {"speculation.mode": "lookahead"}, "speculation.mode", "draft_target, medusa or none"),
+    ("engine", {"speculation.mode": "lookahead"}, "speculation.mode", "draft_target, ngram, medusa or none"),
     (
         "engine",
         {"draft": ..., "build_flags.draft": {"a": 1}, "speculation.mode": "none"},

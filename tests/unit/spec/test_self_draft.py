@@ -7,7 +7,8 @@ import pytest
 from trt_spec.spec.faults import judge_values
 from trt_spec.spec.load import load_spec
 from trt_spec.spec.model import Spec
-from trt_spec.spec.rules import QUANTIZATIONS, render_path
+from trt_spec.spec.model_rules import QUANTIZATIONS
+from trt_spec.spec.rules import render_path
 from trt_spec.spec.self_draft import FINEST_FIRST, judge_self_draft
 
 SOUND = [

@@ -18,7 +18,7 @@ from trt_spec.plan.container_limits import limit_options
 from trt_spec.plan.hardware import GIB
 from trt_spec.plan.plan import Plan
 from trt_spec.plan.steps import Step
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 
 SCHEMA_VERSION = 1
 PARTIAL = ".partial"

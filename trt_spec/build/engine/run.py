@@ -28,7 +28,7 @@ from trt_spec.plan.manifest import BuiltWith, EngineEntry
 from trt_spec.plan.plan import Plan, PlanOptions, make_plan
 from trt_spec.plan.workspace import HEADS
 from trt_spec.spec.model import Role
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 
 
 def load_plan(options: BuildOptions) -> Plan:
@@ -93,7 +93,8 @@ def run_engine_build(options: BuildOptions, report: ReportProgress) -> BuildResu
         findings = _load_findings(tasks)
         if options.until != "build":
             return BuildResult(None, ran, findings)
-        return BuildResult(write_manifest(options, _load_entries(plan, tasks)), ran, findings)
+        manifest = write_manifest(options, _load_entries(plan, tasks), plan.draft_len_by_running)
+        return BuildResult(manifest, ran, findings)
 
 
 def _is_fetch(task: Task) -> bool:

@@ -9,7 +9,7 @@ from trt_spec.build.source.resolve import check_pointers
 from trt_spec.build.source.shards import CONFIG_NAME, load_json_object
 from trt_spec.errors import SpecError
 from trt_spec.plan.model_files import ModelFiles, TensorInfo
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 from trt_spec.util.safetensors_header import TensorSpan, load_header
 
 HEADS_NAME = "medusa_lm_head.safetensors"  # as FasterDecoding/Medusa and TensorRT-LLM call it

@@ -12,7 +12,7 @@ from trt_spec.build.source.small_files import NEEDED_NAMES, load_small_files
 from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.plan.known_models import load_known_model
 from trt_spec.plan.model_files import ModelFiles, TensorInfo
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 
 
 def load_model_files(reference: str, *, revision: str | None, cache_dir: Path, offline: bool) -> ModelFiles:

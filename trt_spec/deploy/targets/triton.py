@@ -12,7 +12,7 @@ from trt_spec.deploy.shell_words import quote_word
 from trt_spec.deploy.targets.target import GpuTarget
 from trt_spec.errors import SpecError
 from trt_spec.plan.launch import TRITONSERVER
-from trt_spec.spec.rules import ReferenceKind, judge_reference
+from trt_spec.spec.reference import ReferenceKind, judge_reference
 
 FOLDER = "triton"  # of the workspace
 SCRIPT = "launch.sh"

@@ -10,6 +10,7 @@ from typing import get_args
 
 from trt_spec.deploy.check.finding import CheckFinding
 from trt_spec.deploy.check.kinds import find_dialect_name
+from trt_spec.deploy.check.rules.drafting import KEYS as DRAFTING
 from trt_spec.deploy.check.rules.report import found_parameter, listed
 from trt_spec.deploy.check.rules.roles import Caller, resolve_roles
 from trt_spec.deploy.check.view import RepositoryView
@@ -103,15 +104,8 @@ def _check_names(view: RepositoryView, caller: Caller) -> Iterator[CheckFinding]
             f"Set {SEED_NAME} to {right[0]}.",
         )
     template = view.dialect.models.get(find_dialect_name(model) or "")
-    known = {
-        *LIMITS,
-        DRAFT_VOCABULARY,
-        *_NEEDED,
-        DRAFT_NAME,
-        ENGINE_DRAFTS,
-        *_UNREAD,
-        *(template.parameters if template else ()),
-    }
+    known = {*LIMITS, DRAFT_VOCABULARY, *_NEEDED, DRAFT_NAME, ENGINE_DRAFTS, *DRAFTING, *_UNREAD}
+    known |= set(template.parameters if template else ())
     unknown = sorted(parameters.keys() - known)
     if unknown:
         yield _fault(

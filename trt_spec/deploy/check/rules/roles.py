@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trt_spec.deploy.check.kinds import find_kind, is_ours
-from trt_spec.deploy.check.rules.reading import parameter
+from trt_spec.deploy.check.rules.reading import integer, parameter
 from trt_spec.deploy.check.view import ModelView, RepositoryView
 from trt_spec.deploy.parameter_names import DRAFT_NAME, TARGET_NAME
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
+
+MAX_DRAFT_LEN = "max_draft_len"  # of our orchestrator
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,11 @@ class Caller:
     is_ours: bool
     target: str
     draft: str | None
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether it drafts without a draft model, by n-gram look-up."""
+        return self.is_ours and self.draft is None and (integer(self.model, MAX_DRAFT_LEN) or 0) > 0
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,16 @@ class Roles:
 
     @property
     def speculates(self) -> bool:
-        """Whether a draft engine proposes tokens to a target engine."""
-        return self.target is not None and self.draft is not None
+        """Whether a target engine gets drafted tokens: from a draft engine, or looked up by the orchestrator."""
+        looks_up = any(caller.looks_up for caller in self.callers)
+        return self.target is not None and (self.draft is not None or looks_up)
 
     def speculating(self) -> Iterator[tuple[str, ModelView]]:
-        """Target and draft by role, none if the repository does not speculate."""
-        if self.target is not None and self.draft is not None:
+        """Target and, where there is one, draft by role; none if the repository does not speculate."""
+        if self.speculates and self.target is not None:
             yield "target", self.engines[self.target]
-            yield "draft", self.engines[self.draft]
+            if self.draft is not None:
+                yield "draft", self.engines[self.draft]
 
     def taking_part(self) -> Iterator[tuple[str | None, ModelView]]:
         """Engine models that speculation is meant for, by role: all of them if a caller's names lead nowhere."""

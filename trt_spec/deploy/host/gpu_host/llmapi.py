@@ -15,7 +15,7 @@ from trt_spec.plan.llmapi_launch import plan_llmapi_launch
 from trt_spec.plan.placement import Placement
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Spec
-from trt_spec.spec.rules import judge_reference
+from trt_spec.spec.reference import judge_reference
 
 DOWNLOAD_S = 7200.0  # a hub model comes at the first start: hundreds of GB over an ordinary line
 

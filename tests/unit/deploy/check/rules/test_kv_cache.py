@@ -83,6 +83,8 @@ def test_a_pool_smaller_than_one_sequence(ours: Make) -> None:
     assert finding.severity == "error"
     assert "is 128, one sequence takes 160 (blocks of 32)" in finding.what
     repository.set("tensorrt_llm_draft", max_tokens_in_paged_kv_cache="160")
+    for orchestrator in ("tensorrt_llm_bls", "ensemble"):
+        repository.set(orchestrator, max_inflight_tokens_draft="160")
     assert repository.findings() == []
 
 

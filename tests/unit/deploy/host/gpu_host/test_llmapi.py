@@ -12,7 +12,7 @@ from trt_spec.deploy.host.gpu_host.host import GpuHost
 from trt_spec.deploy.host.gpu_host.llmapi import llmapi_timeout_s
 from trt_spec.deploy.host.gpu_host.resolve import find_gpu_host
 from trt_spec.deploy.host.gpu_host.runner import Runner
-from trt_spec.deploy.llmapi import deploy_llmapi
+from trt_spec.deploy.launch_files import deploy_to
 from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Serve, Spec
@@ -50,7 +50,7 @@ def make(tmp_path: Path, place: Workspace, monkeypatch: pytest.MonkeyPatch) -> A
                 "speculation": {"mode": "ngram"},
             }
         )
-        deploy_llmapi(place, spec)
+        deploy_to(place, spec, "triton")
         return spec
 
     return made
