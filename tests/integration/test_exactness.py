@@ -41,11 +41,11 @@ MODELS = {
 }
 VOCABULARY = 320
 CROWD = 64
-TEXT = "1 + 1 ="
+TEXT = "how"  # where draft and target differ: min(p, q) sums up to 0.6
 
 SAMPLES = 2_000
 LEAST_CHANCE = 0.001
-SETTING = {"temperature": 1.3, "top_k": 5, "top_p": 0.95}
+SETTING = {"temperature": 0.6, "top_k": 5, "top_p": 0.95}
 DRAFT_TOKENS = 2
 
 
