@@ -200,8 +200,9 @@ def chance_of_fit():
         half, odd = statistic / 2, degrees % 2
         if half == 0:
             return 1.0
-        terms = (math.exp(-half + (i + odd / 2) * math.log(half) - math.lgamma(i + odd / 2 + 1))
-                 for i in range(degrees // 2))
+        terms = (
+            math.exp(-half + (i + odd / 2) * math.log(half) - math.lgamma(i + odd / 2 + 1)) for i in range(degrees // 2)
+        )
         return (math.erfc(math.sqrt(half)) if odd else 0.0) + sum(terms)
 
     def p_value(counts: np.ndarray, probabilities: np.ndarray) -> float:

@@ -23,7 +23,7 @@ from trt_spec.deploy.host.launch import LaunchOptions, running_triton
 from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.pbtxt import ModelConfig, parse_pbtxt, render_pbtxt
 from trt_spec.deploy.repository import write_repository
-from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL, UNARY_MODEL
+from trt_spec.serve.contract import TARGET_MODEL, UNARY_MODEL
 from trt_spec.serve.local_backend.batcher import Batcher, Job
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.sequence import GenerateRequest

@@ -1,8 +1,8 @@
 """Stands in for an engine that is busy: it answers its calls together, once as many wait as the configuration says.
 
-Parameters: ``calls`` that must be waiting at the same time, and ``delay_s`` for which each of them waits at least. Calls
-that find too little company within ``PATIENCE_S`` are answered with an error that says how many there were. The tokens
-are the drafts and one more, or as many as were asked for.
+Parameters: ``calls`` that must be waiting at the same time, and ``delay_s`` for which each of them waits at least.
+Calls that find too little company within ``PATIENCE_S`` are answered with an error that says how many there were. The
+tokens are the drafts and one more, or as many as were asked for.
 """
 
 import json

@@ -42,7 +42,14 @@ SHAPE = {
     "tie_word_embeddings": False,
     "vocab_size": VOCABULARY,
 }
-ENGINE = {"weight_bits": 32, "max_batch_size": 1, "max_input_len": 32, "max_draft_len": 8, "max_seq_len": 64, "speculative_decoding_mode": 2}
+ENGINE = {
+    "weight_bits": 32,
+    "max_batch_size": 1,
+    "max_input_len": 32,
+    "max_draft_len": 8,
+    "max_seq_len": 64,
+    "speculative_decoding_mode": 2,
+}
 
 
 def random_weights(seed: int) -> dict[str, np.ndarray]:

@@ -64,7 +64,10 @@ def expect(loop, setting, probabilities, role="target"):
 @pytest.mark.parametrize("accept", ["tokens", "logits"])
 @pytest.mark.parametrize(
     "setting",
-    [pytest.param(value, id=name, marks=[] if value is ALL_AT_ONCE else pytest.mark.slow) for name, value in SETTINGS.items()],
+    [
+        pytest.param(value, id=name, marks=[] if value is ALL_AT_ONCE else pytest.mark.slow)
+        for name, value in SETTINGS.items()
+    ],
 )
 def test_answers_have_the_targets_distribution(make_loop, chances, sampled_probabilities, accept, setting):
     loop = make_loop(accept)
@@ -111,10 +114,18 @@ def test_planted_faults_are_caught(monkeypatch, make_loop, chances, accept, opti
     for name, fault in patches.items():
         monkeypatch.setattr(sequence, name, fault)
     found = chances(make_loop(accept, **options), SETTINGS["temperature 0.7"], FAULT_SAMPLES)
-    print(found)
     assert min(found) < LEAST_CHANCE
 
 
 def test_the_faults_differ_from_the_rule_by_their_fault_alone(monkeypatch, make_loop, chances):
     monkeypatch.setattr(sequence, "accept_logits", rejection_sampling())
     assert min(chances(make_loop("logits"), SETTINGS["temperature 0.7"], FAULT_SAMPLES)) > LEAST_CHANCE
+
+
+@pytest.mark.parametrize(("statistic", "degrees"), [(3.8415, 1), (5.9915, 2), (18.3070, 10), (24.9958, 15)])
+def test_the_chance_is_that_of_the_chi_square_distribution(chance_of_fit, statistic, degrees):
+    """Its table's values for 0.05: of ``degrees`` + 1 cells that expect a thousand each, two are off."""
+    off = np.sqrt(statistic * 1000 / 2)
+    counts = np.full(degrees + 1, 1000.0)
+    counts[:2] += off, -off
+    assert abs(chance_of_fit(counts, np.full(degrees + 1, 1 / (degrees + 1))) - 0.05) < 1e-4
