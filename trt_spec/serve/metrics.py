@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from .speculate import RoundCounts
+from .drafting import Source
+from .rounds import RoundCounts
 
 MetricKind = Literal["COUNTER", "GAUGE", "HISTOGRAM"]
 Outcome = Literal["answered", "invalid", "queue_full", "cancelled", "engine_failed", "failed", "stopping"]
@@ -54,6 +55,15 @@ ACCEPTANCE_LENGTH = MetricInfo(
     "HISTOGRAM",
     "Accepted draft tokens of a round plus one, the token of the target's own; Triton 24.10 or newer.",
 )
+NGRAM_TOKENS = MetricInfo(
+    "trtspec_ngram_draft_tokens_total", "COUNTER", "Of the tokens drafted, those that n-gram lookup proposed."
+)
+ACCEPTED_NGRAM_TOKENS = MetricInfo(
+    "trtspec_accepted_ngram_draft_tokens_total", "COUNTER", "Of the tokens that n-gram lookup proposed, those accepted."
+)
+DRAFT_LENGTH = MetricInfo(
+    "trtspec_draft_length", "HISTOGRAM", "Tokens drafted in a round, 0 where none could be; Triton 24.10 or newer."
+)
 DRAFT_FAILURES = MetricInfo(
     "trtspec_draft_failures_total", "COUNTER", "Requests that the draft engine failed, and the target finished alone."
 )
@@ -74,6 +84,9 @@ METRICS = (
     DRAFT_TOKENS,
     ACCEPTED_TOKENS,
     ACCEPTANCE_LENGTH,
+    NGRAM_TOKENS,
+    ACCEPTED_NGRAM_TOKENS,
+    DRAFT_LENGTH,
     DRAFT_FAILURES,
     REQUEST_SECONDS,
     FIRST_TEXT_SECONDS,
@@ -114,19 +127,27 @@ class OrchestratorMetrics:
     def count_first_text(self, seconds: float) -> None:
         self._apply(FIRST_TEXT_SECONDS, "observe", seconds)
 
-    def count_work(self, drafted: Sequence[int], accepted: Sequence[int], output_tokens: int) -> None:
-        """Add rounds, an entry each in ``drafted`` and ``accepted``, and new tokens of an answer."""
+    def count_work(
+        self, drafted: Sequence[int], accepted: Sequence[int], sources: Sequence[Source], output_tokens: int
+    ) -> None:
+        """Add rounds, an entry each in ``drafted``, ``accepted`` and ``sources``, and new tokens of an answer."""
         sums = {
             OUTPUT_TOKENS: output_tokens,
             ROUNDS: len(drafted),
             DRAFT_TOKENS: sum(drafted),
             ACCEPTED_TOKENS: sum(accepted),
+            NGRAM_TOKENS: sum(count for count, source in zip(drafted, sources, strict=True) if source == "ngram"),
+            ACCEPTED_NGRAM_TOKENS: sum(
+                count for count, source in zip(accepted, sources, strict=True) if source == "ngram"
+            ),
         }
         for info, value in sums.items():
             if value:
                 self._apply(info, "increment", value)
         for count in accepted:
             self._apply(ACCEPTANCE_LENGTH, "observe", count + 1)
+        for count in drafted:
+            self._apply(DRAFT_LENGTH, "observe", count)
 
     def close(self) -> None:
         """Take the metrics off the port; what is counted afterwards is dropped."""
@@ -192,7 +213,8 @@ class RequestFigures:
 
     def _flush(self) -> None:
         drafted, accepted = self.counts.drafted[self._rounds :], self.counts.accepted[self._rounds :]
-        self._metrics.count_work(drafted, accepted, self._output_tokens - self._tokens)
+        sources = self.counts.sources[self._rounds :]
+        self._metrics.count_work(drafted, accepted, sources, self._output_tokens - self._tokens)
         self._rounds += len(drafted)
         self._tokens = self._output_tokens
         self._flushed_at = time.monotonic()
@@ -200,7 +222,10 @@ class RequestFigures:
 
 def _bucket_bounds(info: MetricInfo, max_draft_len: int) -> list[float]:
     """Upper bounds; those of lengths end at the longest round, and tell each length apart while rounds are short."""
-    if info is not ACCEPTANCE_LENGTH:
-        return list(SECONDS_BUCKETS)
-    longest = max_draft_len + 1
+    if info is DRAFT_LENGTH:
+        return [0.0, *_length_bounds(max(1, max_draft_len))]
+    return _length_bounds(max_draft_len + 1) if info is ACCEPTANCE_LENGTH else list(SECONDS_BUCKETS)
+
+
+def _length_bounds(longest: int) -> list[float]:
     return [float(bound) for bound in LENGTH_BUCKETS if bound < longest] + [float(longest)]

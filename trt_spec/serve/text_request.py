@@ -6,11 +6,12 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .speculate import SpeculationRequest
+from .token_answer import SourceChoice, SpeculationRequest
 from .tokens import TextTokenizer
 from .triton_request import BadRequest, TensorReader, check_parameters, decode_text
 
@@ -19,6 +20,8 @@ READ = frozenset(
         "text_input",
         "max_tokens",
         "num_draft_tokens",
+        "draft_source",
+        "use_draft_logits",
         "stop_words",
         "bad_words",
         "end_id",
@@ -98,6 +101,7 @@ def read_text_request(
         sampling = replace(sampling, seed=secrets.randbits(63))
     stop_texts = _words(tensors, "stop_words")
     end_id = tensors.scalar("end_id")
+    uses_draft_logits = tensors.scalar("use_draft_logits")
     max_tokens = _max_tokens(tensors, len(prompt_ids), limits)
     if sampling.rules.min_tokens > max_tokens:
         raise BadRequest(f"min_tokens is {sampling.rules.min_tokens}, more than max_tokens {max_tokens}.")
@@ -105,6 +109,9 @@ def read_text_request(
         prompt_ids=prompt_ids,
         max_tokens=max_tokens,
         draft_len=_draft_len(tensors, limits),
+        fixed_len=tensors.scalar("num_draft_tokens") is not None,
+        source=_draft_source(tensors),
+        uses_draft_logits=None if uses_draft_logits is None else bool(uses_draft_logits),
         end_ids=tokenizer.end_ids if end_id is None else (end_id,) if end_id >= 0 else (),
         stop_words=tuple(ids for ids in map(tokenizer.encode_word, stop_texts) if ids),
         sampling=sampling,
@@ -140,6 +147,13 @@ def _draft_len(tensors: TensorReader, limits: OrchestratorLimits) -> int:
             f"num_draft_tokens is {asked}, expected 0 to the deployed max_draft_len {limits.max_draft_len}."
         )
     return int(asked)
+
+
+def _draft_source(tensors: TensorReader) -> SourceChoice | None:
+    source = tensors.text("draft_source")
+    if source and source not in get_args(SourceChoice):
+        raise BadRequest(f"draft_source is {source!r}, expected {', '.join(get_args(SourceChoice))}.")
+    return cast(SourceChoice, source) if source else None
 
 
 def _words(tensors: TensorReader, name: str) -> tuple[str, ...]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .contract import MIN_TOKENS_NAMES, SEED_NAMES, LogProbSource
-from .logit_rules import NEUTRAL_RULES, LogitRules
+from .contract import LogProbSource
+from .draft_logits import as_sampled
+from .engine_calls import Draft, DraftFailed, EngineCall, TargetTokens
+from .engine_inputs import EngineDialect
 from .sampling import Sampler
-from .speculate import DraftFailed, EngineCall, TargetTokens
-from .stopping import pack_stop_words
+
+LOGITS, WANTS_LOGITS = "generation_logits", "return_generation_logits"
 
 
 class EngineFailed(RuntimeError):
@@ -21,14 +25,19 @@ class EngineFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class EngineModel:
-    """One engine as a model of this server."""
+    """One engine as a model of this server; its logits have ``logits_width`` columns, 0 for ``vocab_size``."""
 
     name: str
     vocab_size: int
+    logits_width: int = 0
+
+    @property
+    def columns(self) -> int:
+        return self.logits_width or self.vocab_size
 
 
 class TritonEngines:
-    """Sends engine calls with NVIDIA's tensor names; ``seed_name`` differs between template versions.
+    """Sends engine calls with NVIDIA's tensor names.
 
     ``on_draft_failure`` is called for every call that the draft engine fails.
     """
@@ -39,18 +48,17 @@ class TritonEngines:
         *,
         target: EngineModel,
         draft: EngineModel | None,
-        seed_name: str,
+        dialect: EngineDialect,
         on_draft_failure: Callable[[], None],
         log_probs: LogProbSource = "none",
     ) -> None:
         self._triton = triton
         self._target = target
         self._draft = draft
+        self._dialect = dialect
         self._log_probs = log_probs
-        self._seed_name = seed_name
-        self._min_tokens_name = MIN_TOKENS_NAMES[SEED_NAMES.index(seed_name)]
         self._on_draft_failure = on_draft_failure
-        self._draft_failed = False
+        self._draft_failed = self._draft_is_silent = False
 
     async def target(self, call: EngineCall) -> TargetTokens:
         """EngineFailed if the engine refuses, breaks, or has no log-probabilities to tell."""
@@ -58,27 +66,28 @@ class TritonEngines:
             return TargetTokens(self._new_ids(await self._run(self._target, call)))
         name, switch = {
             "engine": ("output_log_probs", "return_log_probs"),
-            "logits": ("generation_logits", "return_generation_logits"),
+            "logits": (LOGITS, WANTS_LOGITS),
         }[self._log_probs]
         response = await self._run(self._target, call, name, {switch: np.array([[True]])})
         ids = self._new_ids(response)
-        if self._triton.get_output_tensor_by_name(response, name) is None:
-            raise EngineFailed(f"it gave no {name}")
         told = self._output(response, name)
+        if told is None:
+            raise EngineFailed(f"it gave no {name}")
         if name == "output_log_probs":
             return TargetTokens(ids, told.reshape(-1)[: len(ids)].tolist())
-        # Rows may be padded behind the last token, columns to a multiple of the engine's ranks.
-        rows = told.reshape(-1, told.shape[-1])[: len(ids), : self._target.vocab_size].astype(np.float32)
         sampler = Sampler(call.sampling, len(call.ids), call.end_id)
-        said = [[*call.ids, *ids[:i]] for i in range(len(ids))]
-        return TargetTokens(ids, [sampler.log_probs(*pick)[0] for pick in zip(rows, said, ids, strict=True)])
+        rows = _rows(told, len(ids), self._target.vocab_size).astype(np.float32)
+        said = np.concatenate([call.ids, np.array(ids, np.int32)])
+        prefixes = [said[: len(call.ids) + index] for index in range(len(ids))]
+        return TargetTokens(ids, [sampler.log_probs(*pick)[0] for pick in zip(rows, prefixes, ids, strict=True)])
 
-    async def draft(self, call: EngineCall) -> list[int]:
+    async def draft(self, call: EngineCall) -> Draft:
         """Drafted ids; DraftFailed without a draft engine, or when it fails, of which the log tells once."""
         if self._draft is None:
             raise DraftFailed("there is no draft engine")
+        more = {} if call.accept == "tokens" else {WANTS_LOGITS: np.array([[True]])}
         try:
-            drafted = self._new_ids(await self._run(self._draft, call))
+            response = await self._run(self._draft, call, LOGITS if more else None, more)
         except EngineFailed as error:
             self._on_draft_failure()
             if not self._draft_failed:
@@ -86,13 +95,34 @@ class TritonEngines:
             self._draft_failed = True
             raise DraftFailed(str(error)) from error
         self._draft_failed = False
-        return drafted[: call.max_new_tokens]
+        ids = self._new_ids(response)[: call.max_new_tokens]
+        told = self._output(response, LOGITS) if more and ids else None
+        if call.accept == "fast_logits" and told is not None:
+            return Draft(ids, told[0, 0], is_handle=True)
+        # The draft may have ids that no text has and the target does not know: it would refuse them.
+        unknown = next((index for index, token in enumerate(ids) if token >= self._target.vocab_size), len(ids))
+        ids = ids[:unknown]
+        if told is None:
+            self._miss_logits(call)
+            return Draft(ids)
+        rows = _rows(told, len(ids), self._draft.vocab_size)
+        sampler = Sampler(call.sampling, len(call.ids), call.end_id)
+        # Milliseconds with a large vocabulary: other requests do not wait for it.
+        loop = asyncio.get_running_loop()
+        columns = self._target.columns
+        return Draft(ids, await loop.run_in_executor(None, as_sampled, rows, sampler, call.ids, ids, columns))
+
+    def _miss_logits(self, call: EngineCall) -> None:
+        """Tells once of an engine that keeps its logits to itself; equality accepts its drafts as well."""
+        if call.accept != "tokens" and not self._draft_is_silent:
+            self._draft_is_silent = True
+            self._triton.Logger.log_warn(f"the draft engine gave no {LOGITS}: its drafts are accepted by equality")
 
     async def _run(
         self, model: EngineModel, call: EngineCall, output: str | None = None, more: Mapping[str, Any] | None = None
     ) -> Any:
         """The response to one call, with one more ``output`` and ``more`` inputs; EngineFailed if there is none."""
-        inputs = {**self._inputs(call, model.vocab_size), **(more or {})}
+        inputs = {**self._dialect.inputs(call, model.vocab_size), **(more or {})}
         request = self._triton.InferenceRequest(
             model_name=model.name,
             requested_output_names=["output_ids", "sequence_length", *([output] if output else [])],
@@ -104,54 +134,16 @@ class TritonEngines:
         return response
 
     def _new_ids(self, response: Any) -> list[int]:
-        ids = self._output(response, "output_ids").reshape(-1)
         length = int(self._output(response, "sequence_length").reshape(-1)[0])
         # Every call asks for the input to be left out, and the C++ engine pads behind sequence_length.
-        return [int(token) for token in ids[:length]]
+        ids: list[int] = self._output(response, "output_ids").reshape(-1)[:length].tolist()
+        return ids
 
     def _output(self, response: Any, name: str) -> Any:
-        return self._triton.get_output_tensor_by_name(response, name).as_numpy()
+        tensor = self._triton.get_output_tensor_by_name(response, name)
+        return None if tensor is None else tensor.as_numpy()
 
-    def _inputs(self, call: EngineCall, vocab_size: int) -> dict[str, Any]:
-        values: dict[str, Any] = {
-            "input_ids": np.array([call.ids], np.int32),
-            "input_lengths": np.array([[len(call.ids)]], np.int32),
-            "request_output_len": np.array([[call.max_new_tokens]], np.int32),
-            "exclude_input_in_output": np.array([[True]]),
-            "streaming": np.array([[False]]),
-        }
-        if call.draft_ids:
-            values["draft_input_ids"] = np.array([call.draft_ids], np.int32)
-        if call.end_id is not None:
-            values["end_id"] = values["pad_id"] = np.array([[call.end_id]], np.int32)
-        if call.stop_words:
-            values["stop_words_list"] = pack_stop_words(call.stop_words)[None]
-        sampling = call.sampling
-        if sampling.is_greedy:
-            values["runtime_top_k"] = np.array([[1]], np.int32)
-            if sampling.divisor != 1.0 and not sampling.rules.is_neutral:
-                values["temperature"] = np.array([[sampling.divisor]], np.float32)  # penalties come behind it
-        else:
-            values["temperature"] = np.array([[sampling.temperature]], np.float32)
-            values["runtime_top_k"] = np.array([[sampling.top_k]], np.int32)
-            values["runtime_top_p"] = np.array([[sampling.top_p]], np.float32)
-            values[self._seed_name] = np.array([[sampling.seed]], np.uint64)
-        return values | self._rules(sampling.rules, vocab_size)
 
-    def _rules(self, rules: LogitRules, vocab_size: int) -> dict[str, Any]:
-        """Inputs for what a request changes about the logits; nothing for what it leaves alone."""
-        values: dict[str, Any] = {}
-        for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
-            if getattr(rules, name) != getattr(NEUTRAL_RULES, name):
-                values[name] = np.array([[getattr(rules, name)]], np.float32)
-        if rules.min_tokens:
-            values[self._min_tokens_name] = np.array([[rules.min_tokens]], np.int32)
-        if rules.bad_words:
-            values["bad_words_list"] = pack_stop_words(rules.bad_words)[None]
-        if rules.embedding_bias is not None:
-            # Draft and target may differ in ids that no text has; an engine takes its own length alone.
-            bias = rules.embedding_bias[:vocab_size]
-            if len(bias) < vocab_size:
-                bias = np.pad(bias, (0, vocab_size - len(bias)))
-            values["embedding_bias"] = bias[None]
-        return values
+def _rows(logits: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
+    """Rows may be padded behind the last token, columns to a multiple of the engine's ranks."""
+    return logits.reshape(-1, logits.shape[-1])[:rows, :columns]

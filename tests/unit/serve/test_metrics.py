@@ -48,6 +48,7 @@ def count_a_request(metrics):
     figures = metrics.follow()
     figures.counts.drafted += [4, 4]
     figures.counts.accepted += [4, 1]
+    figures.counts.sources += ["model", "ngram"]
     figures.tick(output_tokens=7)
     figures.show_text()
     figures.show_text()
@@ -117,8 +118,19 @@ def test_a_request_is_counted_once_and_timed_from_its_arrival():
     log.clear()
     count_a_request(metrics)
     named = [name for name, _ in log]
-    assert [named.count(info.name) for info in METRICS] == [1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1]
+    assert [named.count(info.name) for info in METRICS] == [1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 2, 1, 1, 1]
     assert 0 <= dict(log)["trtspec_first_text_seconds"] <= dict(log)["trtspec_request_seconds"] < 5
+
+
+def test_what_ngram_lookup_drafted_is_part_of_all_that_was_drafted():
+    log = []
+    metrics = make_metrics(make_triton(log))
+    log.clear()
+    count_a_request(metrics)
+    assert ("trtspec_draft_tokens_total", 8) in log
+    assert ("trtspec_ngram_draft_tokens_total", 4) in log
+    assert ("trtspec_accepted_ngram_draft_tokens_total", 1) in log
+    assert [value for name, value in log if name == "trtspec_draft_length"] == [4, 4]
 
 
 def test_only_answers_are_timed():

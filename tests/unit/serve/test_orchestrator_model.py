@@ -85,12 +85,13 @@ class FakeRequest:
         self.responses = []
         self.done = threading.Event()
         self.cancelled = False
+        self.parameters_text = "{}"
 
     def inputs(self):
         return self._inputs
 
     def parameters(self):
-        return "{}"
+        return self.parameters_text
 
     def is_cancelled(self):
         return self.cancelled
@@ -118,7 +119,10 @@ def triton(monkeypatch):
     module.TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL
     module.warnings, module.calls = [], []
     module.more_outputs = lambda inputs, new: {}
-    module.Logger = types.SimpleNamespace(log_warn=module.warnings.append, log_error=module.warnings.append)
+    module.lines = []
+    module.Logger = types.SimpleNamespace(
+        log_warn=module.warnings.append, log_error=module.warnings.append, log_info=module.lines.append
+    )
     module.get_output_tensor_by_name = lambda response, name: response.outputs.get(name)
 
     class InferenceRequest:
@@ -198,6 +202,10 @@ def counts_of(response):
     return tuple(int(response.outputs[name].as_numpy()[0, 0]) for name in names)
 
 
+def fell_back(response):
+    return bool(response.outputs["draft_fallback"].as_numpy()[0, 0])
+
+
 def test_an_answer_counts_what_was_drafted_and_accepted(start):
     request = FakeRequest("a")
     start().execute([request])
@@ -271,6 +279,8 @@ def test_a_failing_draft_leaves_the_answer_to_the_target(triton, start):
     model.execute([request])
     assert text_of(request.wait()) == expected
     assert counts_of(request.responses[-1]) == (0, 0, 0)
+    assert fell_back(request.responses[-1])
+    assert not fell_back(whole.responses[-1])
     assert calls == ["draft", "target"]  # the rest in one plain call
     assert len(triton.warnings) == 1
     assert "out of memory" in triton.warnings[0]
@@ -306,7 +316,7 @@ def test_a_cancelled_request_ends_within_a_round(triton, start):
     request, triton.engine = FakeRequest("a"), engine
     start().execute([request])
     assert request.wait().error().code == TritonError.CANCELLED
-    assert calls == ["draft", "target"]
+    assert calls == ["draft"]  # nobody waits for what the target would make of it
 
 
 def test_finalize_answers_what_is_still_running(triton, start):
@@ -517,3 +527,175 @@ def test_who_does_not_ask_gets_no_log_probs(triton, start):
     start(log_probs="logits").execute([request])
     assert "output_log_probs" not in request.wait().outputs
     assert not any("return_generation_logits" in inputs for _, inputs in triton.calls)
+
+
+def text_value(text):
+    return np.array([[text.encode()]], np.object_)
+
+
+def with_source(text, source, **inputs):
+    request = FakeRequest(text, **inputs)
+    request._inputs.append(Tensor("draft_source", text_value(source)))
+    return request
+
+
+@pytest.mark.parametrize("by", ["request", "deployment"])
+def test_ngram_lookup_drafts_without_the_draft_model(triton, start, by):
+    triton.engine = lambda model, ids, n, drafts: [7 + (len(ids) + i) % 3 for i in range(n)]
+    request = with_source("aaaaaaaa", "ngram" if by == "request" else "", max_tokens=40)
+    plain = FakeRequest("aaaaaaaa", max_tokens=40, num_draft_tokens=0)
+    model = start(draft_source="ngram" if by == "deployment" else "model")
+    model.execute([request, plain])
+    assert text_of(request.wait()) == text_of(plain.wait())
+    drafted, accepted, _ = counts_of(request.responses[-1])
+    assert drafted >= accepted > 10
+    assert {name for name, _ in triton.calls} == {"target"}
+    metrics = metrics_of(triton, 2)
+    assert metrics["trtspec_ngram_draft_tokens_total"] == metrics["trtspec_draft_tokens_total"] == drafted
+    assert metrics["trtspec_accepted_ngram_draft_tokens_total"] == accepted
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs", "parameters", "message"),
+    [
+        ("cache", {}, {}, "expected model, ngram, auto"),
+        ("ngram", {"num_draft_tokens": 0}, {}, "drafts nothing"),
+        ("model", {}, {"tensorrt_llm_draft_model_name": ""}, "no draft model"),
+        ("auto", {}, {"tensorrt_llm_draft_model_name": ""}, "no draft model"),
+        ("", {"use_draft_logits": True}, {}, "use_draft_logits true is not supported here"),
+    ],
+)
+def test_what_a_deployment_lacks_is_refused(start, source, inputs, parameters, message):
+    request = with_source("a", source, **inputs)
+    start(**parameters).execute([request])
+    error = request.wait().error()
+    assert error.code == TritonError.INVALID_ARG
+    assert message in error.message()
+
+
+@pytest.mark.parametrize("parameters", [{"draft_source": "cache"}, {"accept": "all"}])
+def test_a_deployment_that_says_nonsense_does_not_start(start, parameters):
+    with pytest.raises(ValueError, match="expected"):
+        start(**parameters)
+
+
+LOGITS_ROW = np.linspace(-3.0, 3.0, 312, dtype=np.float32)
+
+
+def draft_logits_of(inputs, new):
+    return {"generation_logits": np.tile(LOGITS_ROW, (1, 1, len(new) + 1, 1))} if "end_id" not in inputs else {}
+
+
+def test_logits_go_to_the_target_as_the_draft_sampled_them(triton, start):
+    triton.more_outputs = draft_logits_of
+    request = FakeRequest("a", temperature=np.float32(0.5), top_k=np.int32(4), seed=np.uint64(1))
+    start(accept="logits", target_logits_width=328).execute([request])
+    text_of(request.wait())
+    drafts = [inputs for model, inputs in triton.calls if model == "draft"]
+    verified = [inputs["draft_logits"] for model, inputs in triton.calls if "draft_input_ids" in inputs]
+    assert len(drafts) == len(verified) == 2
+    assert all(inputs["return_generation_logits"].all() and "end_id" not in inputs for inputs in drafts)
+    q = np.exp(LOGITS_ROW[-4:] / 0.5)
+    for sent in verified:
+        assert (sent.shape, sent.dtype) == ((1, 2, 328), np.float32)
+        np.testing.assert_allclose(np.exp(sent[0, 0, 308:312]), q / q.sum(), rtol=1e-5)
+        assert np.isfinite(sent).all()
+        assert (np.exp(sent) > 0).sum() == 8
+
+
+def test_a_draft_without_logits_is_accepted_by_equality(triton, start):
+    request = FakeRequest("a", temperature=np.float32(0.5), top_k=np.int32(4))
+    start(accept="logits").execute([request])
+    text_of(request.wait())
+    assert counts_of(request.responses[-1]) == (4, 4, 2)
+    assert not any("draft_logits" in inputs for _, inputs in triton.calls)
+    assert [line for line in triton.warnings if "gave no generation_logits" in line] == triton.warnings[:1]
+
+
+def test_fast_logits_go_on_as_the_handle_they_are(triton, start):
+    handle = np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)
+    triton.more_outputs = lambda inputs, new: (
+        {"generation_logits": handle} if "return_generation_logits" in inputs else {}
+    )
+    model = start(accept="fast_logits")
+    raw, cooled = (
+        FakeRequest("a", temperature=np.float32(value), top_p=np.float32(1.0), seed=np.uint64(1)) for value in (1, 0.5)
+    )
+    model.execute([raw])
+    text_of(raw.wait())
+    sent = [inputs["draft_logits"] for _, inputs in triton.calls if "draft_logits" in inputs]
+    assert len(sent) == 2
+    assert all((value == handle[:, 0]).all() and value.shape == (1, 1, 4) for value in sent)
+    triton.calls.clear()
+    model.execute([cooled])
+    text_of(cooled.wait())
+    assert not any("draft_logits" in inputs or "return_generation_logits" in inputs for _, inputs in triton.calls)
+
+
+def test_live_prefixes_are_kept_where_the_engine_can(triton, start):
+    plain, kept = FakeRequest("abc"), FakeRequest("abc")
+    start().execute([plain])
+    plain.wait()
+    assert not any(name.startswith("retention") for _, inputs in triton.calls for name in inputs)
+    triton.calls.clear()
+    start(engine_takes_retention="true").execute([kept])
+    kept.wait()
+    for _, inputs in triton.calls:
+        assert inputs["retention_token_range_ends"].tolist() == inputs["input_lengths"].tolist()
+        assert inputs["retention_token_range_priorities"] > 35
+        assert inputs["retention_decode_priority"].dtype == np.int32
+
+
+def test_requests_wait_for_room_in_the_caches(triton, start):
+    gate = threading.Event()
+
+    async def engine(model, ids, n, drafts):
+        await asyncio.to_thread(gate.wait)
+        return [1] * n
+
+    triton.engine = engine
+    requests = [FakeRequest("a") for _ in range(3)]
+    # A prompt of one token, 6 of the answer and 2 drafted: two such requests fit the target, one fits the draft.
+    model = start(max_inflight_tokens_target=20, max_inflight_tokens_draft=10)
+    model.execute(requests)
+    deadline = time.monotonic() + 5
+    while triton.MetricFamily.values.get(("trtspec_waiting_requests", "")) != 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert triton.MetricFamily.values["trtspec_running_requests", ""] == 1
+    gate.set()
+    assert all(text_of(request.wait()) for request in requests)
+
+
+def test_a_request_that_is_cancelled_while_it_waits_leaves_at_once(triton, start):
+    gate = threading.Event()
+
+    async def engine(model, ids, n, drafts):
+        await asyncio.to_thread(gate.wait)
+        return [1] * n
+
+    triton.engine = engine
+    running, waiting = FakeRequest("a"), FakeRequest("a")
+    start(max_inflight_requests=1).execute([running, waiting])
+    waiting.cancelled = True
+    assert waiting.wait().error().code == TritonError.CANCELLED
+    assert not running.done.is_set()
+    gate.set()
+    assert text_of(running.wait())
+
+
+def test_who_asks_for_the_log_gets_the_rounds_and_not_the_text(triton, start):
+    asking, silent = FakeRequest("secret"), FakeRequest("secret")
+    asking.parameters_text = json.dumps({"trtspec_debug": True})
+    model = start()
+    model.execute([silent])
+    silent.wait()
+    assert triton.lines == []
+    model.execute([asking])
+    rounds = counts_of(asking.wait())[2]
+    metrics_of(triton, 2)
+    lines = [json.loads(line.removeprefix("trtspec ")) for line in triton.lines]
+    assert [line["event"] for line in lines] == ["begin", *["round"] * rounds, "end"]
+    assert lines[1]["drafted"] == lines[1]["accepted"] == 2
+    assert (lines[1]["model"], lines[1]["request"]) == ("ensemble", lines[0]["request"])
+    assert lines[-1]["outcome"] == "answered"
+    assert "secret" not in "".join(triton.lines)

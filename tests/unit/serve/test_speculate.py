@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trt_spec.serve.acceptance import accept_tokens
 from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampling
-from trt_spec.serve.speculate import RoundCounts, SpeculationRequest, TargetTokens, speculate
+from trt_spec.serve.speculate import Draft, RoundCounts, SpeculationRequest, TargetTokens, speculate
 from trt_spec.serve.stopping import find_stop
 
 END = 0
@@ -32,11 +32,11 @@ class FunctionEngines:
         return TargetTokens(ids, [log_prob_of(token) for token in ids] if call.wants_log_probs else ())
 
     async def draft(self, call):
-        return self._run("draft", call)
+        return Draft(self._run("draft", call))
 
     def _run(self, role, call):
         self.calls.append((role, call))
-        next_token, ids, start = self._functions[role], list(call.ids), len(call.ids)
+        next_token, ids, start = self._functions[role], call.ids.tolist(), len(call.ids)
         steps = 1 if call.draft_ids else call.max_new_tokens
         for _ in range(steps):
             draft = list(call.draft_ids)
@@ -170,7 +170,7 @@ def test_a_long_plain_answer_comes_in_calls_that_can_be_given_up():
     engines = FunctionEngines(lambda ids: len(ids), lambda ids: 0)
     ids, _, rounds = answer(engines, prompt_ids=[1], max_tokens=150, draft_len=0)
     assert ids == list(range(1, 151))
-    assert [len(new_ids) for new_ids in rounds] == [64, 64, 22]
+    assert [len(new_ids) for new_ids in rounds] == [32, 32, 32, 32, 22]
 
 
 class RuledEngines(FunctionEngines):
@@ -190,7 +190,7 @@ class RuledEngines(FunctionEngines):
                 banned.add(call.end_id)
             return allowed(plain(ids), banned, self._vocab)
 
-        ids = list(call.ids)
+        ids = call.ids.tolist()
         for _ in range(1 if call.draft_ids else call.max_new_tokens):
             draft = list(call.draft_ids)
             for token in accept_tokens(draft, lambda i, ids=ids, draft=draft: next_token([*ids, *draft[:i]])):

@@ -54,12 +54,14 @@ class LogitRules:
 
 NEUTRAL_RULES = LogitRules()
 
+TokenIds = Sequence[int] | NDArray[np.int32]
+
 
 def apply_rules(
     logits: NDArray[np.float32],
     rules: LogitRules,
     temperature: float,
-    ids: Sequence[int],
+    ids: TokenIds,
     output_start: int,
     end_id: int | None,
 ) -> NDArray[np.float32]:
@@ -87,7 +89,7 @@ def apply_rules(
     return np.clip(changed, MASKED, -MASKED, out=changed)  # what is infinite has no softmax
 
 
-def _penalise(logits: NDArray[np.float32], rules: LogitRules, ids: Sequence[int]) -> None:
+def _penalise(logits: NDArray[np.float32], rules: LogitRules, ids: TokenIds) -> None:
     said, counts = np.unique(np.asarray(ids), return_counts=True)
     values = logits[said]
     penalty = np.float32(rules.repetition_penalty)

@@ -13,23 +13,28 @@ from typing import Any, cast
 
 import numpy as np
 
+from .admission import Admission, CacheTokens, ServerBusy
 from .answer import Answer
 from .contract import LogProbSource
+from .debug_log import DebugLog, wants_debug
+from .drafting import DraftPolicy, RoundOutcome, Source
+from .drafting_options import DraftingOptions
+from .engine_inputs import EngineDialect
 from .event_loop import EventLoopThread
 from .metrics import OrchestratorMetrics, Outcome, RequestFigures
-from .speculate import RoundCounts, speculate
+from .rounds import RoundCounts, Surroundings, fixed_length
+from .speculate import speculate
 from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
 from .triton_engines import EngineFailed, EngineModel, TritonEngines
 from .triton_request import BadRequest, TensorReader, read_parameters
 
+CALLS_OF_A_REQUEST = 2
+"""At once: the target verifies while the draft goes on."""
+
 
 class ClientGone(Exception):
     """The request was cancelled."""
-
-
-class ServerBusy(Exception):
-    """More requests are waiting than the deployment holds."""
 
 
 class TritonPythonModel:
@@ -50,19 +55,28 @@ class TritonPythonModel:
             version=args["model_version"],
             max_draft_len=self._limits.max_draft_len,
         )
+        self._options = DraftingOptions.from_parameters(parameters)
         draft = parameters.get("tensorrt_llm_draft_model_name")
+        self._has_draft_model = bool(draft)
         self._log_probs = cast(LogProbSource, parameters["log_probs"])
         self._engines = TritonEngines(
             triton,
-            target=EngineModel(parameters["tensorrt_llm_model_name"], self._limits.vocab_size),
+            target=EngineModel(
+                parameters["tensorrt_llm_model_name"], self._limits.vocab_size, self._options.target_logits_width
+            ),
             draft=EngineModel(draft, int(parameters["draft_vocab_size"])) if draft else None,
-            seed_name=parameters["engine_seed_name"],
+            dialect=EngineDialect(parameters["engine_seed_name"], self._options.takes_retention),
             on_draft_failure=self._metrics.count_draft_failure,
             log_probs=self._log_probs,
         )
-        self._slots = asyncio.Semaphore(self._limits.max_inflight_requests)
-        self._admitted = self._running = 0
-        self._loop = EventLoopThread(self._limits.max_inflight_requests)
+        self._admission = Admission(
+            self._limits.max_inflight_requests,
+            self._limits.max_queue_requests,
+            self._options.cache,
+            lambda running, waiting: self._metrics.set_load(running=running, waiting=waiting),
+        )
+        self._name = args["model_name"]
+        self._loop = EventLoopThread(CALLS_OF_A_REQUEST * self._limits.max_inflight_requests)
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
@@ -77,9 +91,12 @@ class TritonPythonModel:
         triton = self._triton
         outcome: Outcome
         figures = self._metrics.follow()
+        debug: DebugLog | None = None
         try:
-            await self._admit(request, sender, figures)
-            figures.end("answered")
+            if wants_debug(request.parameters()):
+                debug = DebugLog(triton.Logger.log_info, self._name)
+            await self._admit(request, sender, figures, debug)
+            self._end(figures, debug, "answered")
             return
         except BadRequest as error:
             outcome, refusal = "invalid", triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
@@ -97,66 +114,91 @@ class TritonPythonModel:
             triton.Logger.log_error(f"orchestrator failure: {error!r}")
             message = f"the orchestrator failed: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
-        figures.end(outcome)
+        self._end(figures, debug, outcome)
         try:
             sender.send(triton.InferenceResponse(error=refusal), flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Exception as error:  # noqa: BLE001 - nothing is left to try
             triton.Logger.log_error(f"an error could not be sent: {error!r}")
 
-    async def _admit(self, request: Any, sender: Any, figures: RequestFigures) -> None:
-        """Waits for one of the slots; a decoupled model's queue in Triton never fills, so the bound is kept here."""
-        if self._admitted >= self._limits.max_inflight_requests + self._limits.max_queue_requests:
-            raise ServerBusy(f"{self._admitted} requests are waiting already; try again later.")
-        self._change_load(admitted=1)
-        try:
-            async with self._slots:
-                self._change_load(running=1)
-                try:
-                    await self._answer(request, sender, figures)
-                finally:
-                    self._change_load(running=-1)
-        finally:
-            self._change_load(admitted=-1)
+    def _end(self, figures: RequestFigures, debug: DebugLog | None, outcome: Outcome) -> None:
+        figures.end(outcome)
+        if debug is not None:
+            debug.end(outcome)
 
-    def _change_load(self, *, admitted: int = 0, running: int = 0) -> None:
-        self._admitted += admitted
-        self._running += running
-        self._metrics.set_load(running=self._running, waiting=self._admitted - self._running)
+    async def _admit(self, request: Any, sender: Any, figures: RequestFigures, debug: DebugLog | None) -> None:
+        """Waits for a place; a decoupled model's queue in Triton never fills, so the bound is kept here."""
 
-    async def _answer(self, request: Any, sender: Any, figures: RequestFigures) -> None:
-        if request.is_cancelled():
-            raise ClientGone
-        text_request = read_text_request(TensorReader(request), request.parameters(), self._limits, self._tokenizer)
-        if text_request.speculation.streams and not self._decoupled:
+        def check() -> None:
+            if request.is_cancelled():
+                raise ClientGone
+
+        with self._admission.arrival():
+            check()
+            asked = self._read(request)
+            sources = self._options.sources(asked.speculation, has_draft_model=self._has_draft_model)
+            around = Surroundings(
+                accept=self._options.acceptance(asked.speculation),
+                sources=sources,
+                running=lambda: self._admission.running,
+                check=check,
+                watch=_no_watch if debug is None else debug.round,
+            )
+            need = self._cache_need(asked, sources)
+            async with self._admission.place(need, check):
+                if debug is not None:
+                    debug.begin(
+                        prompt_tokens=len(asked.speculation.prompt_ids),
+                        max_tokens=asked.speculation.max_tokens,
+                        accept=around.accept,
+                        sources=sorted(sources),
+                    )
+                await self._answer(asked, sender, figures, around)
+
+    def _read(self, request: Any) -> TextRequest:
+        """The checked request; BadRequest for what this deployment cannot do."""
+        asked = read_text_request(TensorReader(request), request.parameters(), self._limits, self._tokenizer)
+        if asked.speculation.streams and not self._decoupled:
             raise BadRequest("stream is true, but this model gives one response; stream from the model ensemble.")
-        if text_request.speculation.wants_log_probs and self._log_probs == "none":
+        if asked.speculation.wants_log_probs and self._log_probs == "none":
             raise BadRequest(
                 "return_log_probs is not supported here: a target engine that verifies drafts leaves them unset, and "
                 "this one gathers no logits to compute them from. Deploy with speculation.accept logits, or the target "
                 "alone."
             )
-        answer = Answer(self._tokenizer, text_request.stop_texts)
-        text, ids_sent = text_request.echo, 0
-        async for new_ids in speculate(self._engines, text_request.speculation, figures.counts):
-            if request.is_cancelled():
-                raise ClientGone
+        return asked
+
+    def _cache_need(self, asked: TextRequest, sources: frozenset[Source]) -> CacheTokens:
+        """What the request may grow to in each engine, the last drafts included."""
+        speculation = asked.speculation
+        longest = len(speculation.prompt_ids) + speculation.max_tokens + speculation.draft_len
+        return CacheTokens(longest, longest if "model" in sources and speculation.draft_len else 0)
+
+    def _policy(self, asked: TextRequest, sources: frozenset[Source]) -> DraftPolicy:
+        source: Source = "model" if "model" in sources else "ngram"
+        return fixed_length(asked.speculation, asked.speculation.draft_len, source)
+
+    async def _answer(self, asked: TextRequest, sender: Any, figures: RequestFigures, around: Surroundings) -> None:
+        speculation, counts = asked.speculation, figures.counts
+        answer = Answer(self._tokenizer, asked.stop_texts)
+        text, ids_sent = asked.echo, 0
+        policy = self._policy(asked, around.sources)
+        async for new_ids in speculate(self._engines, speculation, counts, policy, around):
             text += answer.add(new_ids)
             figures.tick(len(answer.ids))
             if answer.stopped:
                 break
-            if text_request.speculation.streams and text:
-                outputs = self._outputs(text_request, text, answer.ids, ids_sent, figures.counts)
-                sender.send(self._triton.InferenceResponse(outputs))
+            if speculation.streams and text:
+                sender.send(self._triton.InferenceResponse(self._outputs(asked, text, answer.ids, ids_sent, counts)))
                 figures.show_text()
                 text, ids_sent = "", len(answer.ids)
-        text += answer.finish(cut=len(answer.ids) == text_request.speculation.max_tokens)
+        text += answer.finish(cut=len(answer.ids) == speculation.max_tokens)
         final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         if ids_sent and not text and ids_sent == len(answer.ids):
             sender.send(flags=final)  # everything is said already
             return
-        outputs = self._outputs(text_request, text, answer.ids, ids_sent, figures.counts)
+        outputs = self._outputs(asked, text, answer.ids, ids_sent, counts)
         sender.send(self._triton.InferenceResponse(outputs), flags=final)
-        if text_request.speculation.streams and text:
+        if speculation.streams and text:
             figures.show_text()
 
     def _outputs(
@@ -173,6 +215,7 @@ class TritonPythonModel:
             "total_accepted_draft_tokens": np.array([[accepted]], np.int32),
             "acceptance_rate": np.array([[accepted / drafted if drafted else 0.0]], np.float32),
             "draft_rounds": np.array([[len(counts.drafted)]], np.int32),
+            "draft_fallback": np.array([[counts.fell_back]]),
         }
         if request.wants_details:
             values["output_ids"] = np.array([ids[ids_sent:]], np.int32)
@@ -183,3 +226,7 @@ class TritonPythonModel:
             values["output_log_probs"] = log_probs[None, None, ids_sent:]
             values["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
         return [self._triton.Tensor(name, value) for name, value in values.items()]
+
+
+def _no_watch(outcome: RoundOutcome) -> None:
+    """Nobody asked for the log."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from .distribution import draw, softmax
 from .log_probs import token_log_probs
-from .logit_rules import NEUTRAL_RULES, LogitRules, apply_rules
+from .logit_rules import NEUTRAL_RULES, LogitRules, TokenIds, apply_rules
 
 _SMALL_NUCLEUS = 1024
 """Most nuclei of top-p are smaller; sorting no more than these is many times faster than sorting a vocabulary."""
@@ -78,12 +77,12 @@ class Sampler:
         """Whether the largest logit is the choice, whatever was said before."""
         return self._sampling.is_greedy and self._sampling.rules.is_neutral
 
-    def adjust(self, logits: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
+    def adjust(self, logits: NDArray[np.float32], ids: TokenIds) -> NDArray[np.float32]:
         """The logits [vocab_size] behind ``ids`` as sampling sees them; ``ids`` do not matter to neutral rules."""
         sampling = self._sampling
         return apply_rules(logits, sampling.rules, sampling.divisor, ids, self._output_start, self._end_id)
 
-    def choose(self, logits: NDArray[np.float32], ids: Sequence[int] = ()) -> int:
+    def choose(self, logits: NDArray[np.float32], ids: TokenIds = ()) -> int:
         """The token behind ``ids`` from its ``logits`` [vocab_size]; greedy takes the smallest id among equals."""
         return int(logits.argmax()) if self.takes_largest else self.draw(self.adjust(logits, ids))
 
@@ -96,7 +95,7 @@ class Sampler:
             self._top_p = max(self._top_p * self._sampling.top_p_decay, self._sampling.top_p_min)
         return int(tokens[draw(kept, self.random)])
 
-    def log_probs(self, logits: NDArray[np.float32], ids: Sequence[int], token: int) -> tuple[float, float]:
+    def log_probs(self, logits: NDArray[np.float32], ids: TokenIds, token: int) -> tuple[float, float]:
         """Log-probability of the ``token`` chosen behind ``ids``, and the log mass of what top-k sampling kept."""
         return self.log_probs_of(self.adjust(logits, ids), token)
 
@@ -104,7 +103,7 @@ class Sampler:
         """The same from logits that were adjusted."""
         return token_log_probs(adjusted, token, 1 if self._sampling.is_greedy else self._sampling.top_k)
 
-    def distribution(self, logits: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float64]:
+    def distribution(self, logits: NDArray[np.float32], ids: TokenIds) -> NDArray[np.float64]:
         """The probabilities [vocab_size] of the token behind ``ids``; greedy decoding gives one token all of it."""
         return self.distribution_of(logits if self.takes_largest else self.adjust(logits, ids))
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .contract import ADVICE, HARMLESS, MIN_TOKENS_NAMES, NEUTRAL, SEED_NAMES
+from .debug_log import DEBUG_PARAMETER
 from .logit_rules import LogitRules
 from .sampling import Sampling
 
@@ -141,9 +142,10 @@ KNOWN_PARAMETERS = frozenset(
         "priority",
         "timeout",
         "triton_enable_empty_final_response",
+        DEBUG_PARAMETER,
     }
 )
-"""Request parameters of Triton's own protocol; any other is a misspelt input of a generate call."""
+"""Request parameters of Triton's own protocol, and ours; any other is a misspelt input of a generate call."""
 
 
 def check_parameters(parameters: str, read: frozenset[str]) -> None:
