@@ -32,13 +32,7 @@ from trt_spec.spec.model import Serve
 
 WAITING_ENGINE = Path(__file__).parents[1] / "standins" / "waiting_engine" / "model.py"
 LOGITS_MODEL, CROWDED_MODEL = "accepts_logits", "crowded"
-MODELS = {
-    "tokens": UNARY_MODEL,
-    "logits": pytest.param(
-        LOGITS_MODEL,
-        marks=pytest.mark.xfail(strict=True, reason="the orchestrator does not send draft logits yet"),
-    ),
-}
+MODELS = {"tokens": UNARY_MODEL, "logits": LOGITS_MODEL}
 VOCABULARY = 320
 CROWD = 64
 TEXT = "how"  # where draft and target differ: min(p, q) sums up to 0.6
@@ -201,7 +195,7 @@ def test_answers_have_the_targets_distribution(
     assert abs(found - kept) < 5 * np.sqrt(kept * (1 - kept) / SAMPLES)
 
 
-@pytest.mark.parametrize("model", [UNARY_MODEL, LOGITS_MODEL], ids=["tokens", "logits"])
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_a_seed_gives_the_same_answer_alone_and_among_others(served: Served, model: str) -> None:
     asked = {"max_tokens": 24, "num_draft_tokens": 4, "temperature": 1.2, "top_p": 0.95}
     seeds = [3, 2**40]

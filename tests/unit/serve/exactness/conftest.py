@@ -13,13 +13,24 @@ from safetensors.numpy import save_file
 
 import trt_spec.serve.sampling as sampling_module
 from trt_spec.build.onnx.engine import write_engine
+from trt_spec.serve.draft_logits import as_sampled
+from trt_spec.serve.drafting import DraftPolicy
+from trt_spec.serve.engine_calls import Accept
 from trt_spec.serve.local_backend.batcher import Batcher, Job
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.kv_rows import Row
 from trt_spec.serve.local_backend.sequence import GenerateRequest, GenerateResult, RunningSequence
 from trt_spec.serve.logit_rules import LogitRules, apply_rules
 from trt_spec.serve.sampling import Sampler, Sampling
-from trt_spec.serve.speculate import EngineCall, RoundCounts, SpeculationRequest, TargetTokens, speculate
+from trt_spec.serve.speculate import (
+    Draft,
+    EngineCall,
+    RoundCounts,
+    SpeculationRequest,
+    Surroundings,
+    TargetTokens,
+    speculate,
+)
 
 VOCABULARY = 8
 PREFIX = (1, 5, 5, 2)
@@ -129,27 +140,23 @@ def small_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(**models)
 
 
-TellDraft = Callable[[Sampler, np.ndarray, Sequence[int]], np.ndarray]
-"""Draft logits as they are sent: from the sampler, the engine's logits [VOCABULARY] and what was said before them."""
-
-
-def as_sampled(sampler: Sampler, logits: np.ndarray, said: Sequence[int]) -> np.ndarray:
-    """The logits that the draft drew from: divided by the temperature, penalised, and without what it left out."""
-    with np.errstate(divide="ignore"):
-        return np.log(sampler.distribution(logits, said)).astype(np.float32)
+TellDraft = Callable[[np.ndarray, Sampler, np.ndarray, Sequence[int], int], np.ndarray]
+"""Draft logits as they are sent, as ``as_sampled`` makes them."""
 
 
 @dataclass
 class Loop:
-    """The orchestrator's loop over a pair. ``accept`` is "tokens" or "logits".
+    """The orchestrator's loop over a pair, with draft model and n-gram lookup at hand.
 
-    Everything that knows how the loop is built is in this class. ``reseed(role, call, seed)`` and ``tell_draft`` are
-    for planted faults; ``seed`` is the client's.
+    Everything that knows how the loop is built is in this class. ``policy(seed)`` plans the rounds of one request,
+    ``draft_len`` tokens of the draft model in each if None. ``reseed(role, call, seed)`` and ``tell_draft`` are for
+    planted faults; ``seed`` is the client's.
     """
 
     pair: Pair
-    accept: str
+    accept: Accept
     draft_len: int = 2
+    policy: Callable[[int], DraftPolicy] | None = None
     reseed: Callable[[str, EngineCall, int], int] | None = None
     tell_draft: TellDraft = as_sampled
     prefix: tuple[int, ...] = PREFIX
@@ -167,7 +174,9 @@ class Loop:
         # Longer than what is looked at, so that the last rounds draft as many tokens as the first.
         request = SpeculationRequest(self.prefix, tokens + self.draft_len, self.draft_len, sampling=sampling)
         counts, ids = RoundCounts(), []
-        rounds = speculate(_Engines(self, sampling.seed), request, counts)
+        around = Surroundings(self.accept, frozenset({"model", "ngram"}))
+        policy = None if self.policy is None else self.policy(sampling.seed)
+        rounds = speculate(_Engines(self, sampling.seed), request, counts, policy, around)
         async for new_ids in rounds:
             ids += new_ids
             if len(ids) >= tokens:
@@ -183,29 +192,25 @@ class _Engines:
     def __init__(self, loop: Loop, seed: int) -> None:
         self._loop = loop
         self._seed = seed
-        self._draft_logits: list[np.ndarray] = []
 
-    async def draft(self, call: EngineCall) -> list[int]:
-        request = self._request("draft", call, return_logits=True)
-        result = self._loop.pair.draft.generate(request)
+    async def draft(self, call: EngineCall) -> Draft:
+        with_logits = call.accept == "logits"
+        result = self._loop.pair.draft.generate(self._request("draft", call, return_logits=with_logits))
+        if result.logits is None:
+            return Draft(result.new_ids)
         sampler = Sampler(call.sampling, len(call.ids), call.end_id)
-        self._draft_logits = [
-            self._loop.tell_draft(sampler, row, [*call.ids, *result.new_ids[:i]])
-            for i, row in enumerate(result.logits if result.logits is not None else ())
-        ]
-        return result.new_ids
+        said = self._loop.tell_draft(result.logits, sampler, call.ids, result.new_ids, VOCABULARY)
+        return Draft(result.new_ids, said)
 
     async def target(self, call: EngineCall) -> TargetTokens:
-        with_logits = self._loop.accept == "logits" and call.draft_ids
-        draft_logits = np.stack(self._draft_logits) if with_logits else None
-        request = self._request("target", call, draft_ids=list(call.draft_ids), draft_logits=draft_logits)
+        request = self._request("target", call, draft_ids=list(call.draft_ids), draft_logits=call.draft_logits)
         return TargetTokens(self._loop.pair.target.generate(request).new_ids)
 
     def _request(self, role: str, call: EngineCall, **more: Any) -> GenerateRequest:
         sampling = call.sampling
         if self._loop.reseed is not None:
             sampling = replace(sampling, seed=self._loop.reseed(role, call, self._seed))
-        return GenerateRequest(list(call.ids), call.max_new_tokens, end_id=call.end_id, sampling=sampling, **more)
+        return GenerateRequest(call.ids.tolist(), call.max_new_tokens, end_id=call.end_id, sampling=sampling, **more)
 
 
 @pytest.fixture(autouse=True, scope="module")

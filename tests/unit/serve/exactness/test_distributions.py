@@ -4,17 +4,21 @@ Every sample is a request with a seed of its own, answered by the orchestrator's
 same test must catch what would be wrong in ways that have been seen elsewhere.
 """
 
+import random
+
 import numpy as np
 import pytest
 
 from trt_spec.serve.acceptance import accept_tokens
 from trt_spec.serve.distribution import draw, softmax
+from trt_spec.serve.drafting import RoundPlan
 from trt_spec.serve.local_backend import sequence
 from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampling
 
 SAMPLES = 20_000
 FAULT_SAMPLES = 4_000
+MIXED_SAMPLES = 5_000
 LEAST_CHANCE = 0.001
 TOKENS = 2
 
@@ -79,17 +83,40 @@ def test_answers_have_the_targets_distribution(make_loop, chances, sampled_proba
     assert abs(found - kept) < 5 * np.sqrt(kept * (1 - kept) / SAMPLES)
 
 
+class RestlessPolicy:
+    """Plans rounds of all kinds, one after the other as chance has it."""
+
+    def __init__(self, seed):
+        self._random = random.Random(seed)
+
+    def plan(self, *, running, room_tokens, ngram_tokens, cold_tokens):
+        length = min(self._random.randint(0, 3), room_tokens - 1)
+        if length and ngram_tokens and self._random.random() < 0.3:
+            return RoundPlan(min(length, ngram_tokens), "ngram")
+        return RoundPlan(length, plain_tokens=1, ahead=self._random.random() < 0.7)
+
+    def observe(self, outcome):
+        pass
+
+
+@pytest.mark.parametrize("accept", ["tokens", "logits"])
+def test_however_rounds_are_planned_the_distribution_is_the_targets(make_loop, chances, accept):
+    loop = make_loop(accept, draft_len=3, policy=RestlessPolicy, prefix=(5, 2, 1, 3, 5, 2))  # n-grams have a match
+    assert min(chances(loop, SETTINGS["temperature 0.7"], MIXED_SAMPLES)) > LEAST_CHANCE
+    assert {source for counts in loop.counts for source in counts.sources} == {"model", "ngram"}
+
+
 def rejection_sampling(gain=1.0, resample_from_p=False):
     """Modified rejection sampling, but drafts are kept ``gain`` times as often, or replaced by draws from p."""
 
-    def accept(draft_ids, draft_logits, target, random, _threshold):
+    def accept(draft_ids, draft_logits, target, draws, _threshold):
         picked = []
         for drafted, row in zip(draft_ids, draft_logits, strict=True):
             p, q = target(len(picked)), softmax(row)
-            if not gain * p[drafted] > random.random() * q[drafted]:
-                return [*picked, draw(p if resample_from_p else np.maximum(p - q, 0.0), random)]
+            if not gain * p[drafted] > draws.random() * q[drafted]:
+                return [*picked, draw(p if resample_from_p else np.maximum(p - q, 0.0), draws)]
             picked.append(drafted)
-        return [*picked, draw(target(len(picked)), random)]
+        return [*picked, draw(target(len(picked)), draws)]
 
     return accept
 
@@ -103,7 +130,7 @@ FAULTS = {
     "kept 1.1 times as often": ("logits", {}, {"accept_logits": rejection_sampling(gain=1.1)}),
     "resampled from p": ("logits", {}, {"accept_logits": rejection_sampling(resample_from_p=True)}),
     "one seed for draft and target": ("logits", {"reseed": lambda _, call, seed: (seed << 8) + len(call.ids)}, {}),
-    "raw draft logits": ("logits", {"tell_draft": lambda _sampler, logits, _said: logits}, {}),
+    "raw draft logits": ("logits", {"tell_draft": lambda logits, *_: logits}, {}),
     "one seed for every round": ("tokens", {"reseed": lambda _role, _call, seed: seed}, {}),
     "kept without a look": ("tokens", {}, {"accept_tokens": kept_without_a_look}),
 }
