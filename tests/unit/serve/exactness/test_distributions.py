@@ -17,8 +17,7 @@ from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.sampling import Sampling
 
 SAMPLES = 20_000
-FAULT_SAMPLES = 4_000
-MIXED_SAMPLES = 5_000
+FEW_SAMPLES = 4_000  # a second or two; enough for every fault below
 LEAST_CHANCE = 0.001
 TOKENS = 2
 
@@ -67,20 +66,20 @@ def expect(loop, setting, probabilities, role="target"):
 
 @pytest.mark.parametrize("accept", ["tokens", "logits"])
 @pytest.mark.parametrize(
-    "setting",
+    ("setting", "samples"),
     [
-        pytest.param(value, id=name, marks=[] if value is ALL_AT_ONCE else pytest.mark.slow)
-        for name, value in SETTINGS.items()
+        pytest.param(ALL_AT_ONCE, FEW_SAMPLES, id="few, all at once"),
+        *(pytest.param(value, SAMPLES, id=name, marks=pytest.mark.slow) for name, value in SETTINGS.items()),
     ],
 )
-def test_answers_have_the_targets_distribution(make_loop, chances, sampled_probabilities, accept, setting):
+def test_answers_have_the_targets_distribution(make_loop, chances, sampled_probabilities, accept, setting, samples):
     loop = make_loop(accept)
-    assert min(chances(loop, setting, SAMPLES)) > LEAST_CHANCE
+    assert min(chances(loop, setting, samples)) > LEAST_CHANCE
     # And drafts took part, by the rule that was asked for: p and q say how often the first one is kept.
     p, q = (expect(loop, setting, sampled_probabilities, role)[0] for role in ("target", "draft"))
     kept = (np.minimum(p, q) if accept == "logits" else p * q).sum()
     found = np.mean([counts.accepted[0] > 0 for counts in loop.counts])
-    assert abs(found - kept) < 5 * np.sqrt(kept * (1 - kept) / SAMPLES)
+    assert abs(found - kept) < 5 * np.sqrt(kept * (1 - kept) / samples)
 
 
 class RestlessPolicy:
@@ -102,7 +101,7 @@ class RestlessPolicy:
 @pytest.mark.parametrize("accept", ["tokens", "logits"])
 def test_however_rounds_are_planned_the_distribution_is_the_targets(make_loop, chances, accept):
     loop = make_loop(accept, draft_len=3, policy=RestlessPolicy, prefix=(5, 2, 1, 3, 5, 2))  # n-grams have a match
-    assert min(chances(loop, SETTINGS["temperature 0.7"], MIXED_SAMPLES)) > LEAST_CHANCE
+    assert min(chances(loop, SETTINGS["temperature 0.7"], FEW_SAMPLES)) > LEAST_CHANCE
     assert {source for counts in loop.counts for source in counts.sources} == {"model", "ngram"}
 
 
@@ -140,13 +139,13 @@ FAULTS = {
 def test_planted_faults_are_caught(monkeypatch, make_loop, chances, accept, options, patches):
     for name, fault in patches.items():
         monkeypatch.setattr(sequence, name, fault)
-    found = chances(make_loop(accept, **options), SETTINGS["temperature 0.7"], FAULT_SAMPLES)
+    found = chances(make_loop(accept, **options), SETTINGS["temperature 0.7"], FEW_SAMPLES)
     assert min(found) < LEAST_CHANCE
 
 
 def test_the_faults_differ_from_the_rule_by_their_fault_alone(monkeypatch, make_loop, chances):
     monkeypatch.setattr(sequence, "accept_logits", rejection_sampling())
-    assert min(chances(make_loop("logits"), SETTINGS["temperature 0.7"], FAULT_SAMPLES)) > LEAST_CHANCE
+    assert min(chances(make_loop("logits"), SETTINGS["temperature 0.7"], FEW_SAMPLES)) > LEAST_CHANCE
 
 
 @pytest.mark.parametrize(("statistic", "degrees"), [(3.8415, 1), (5.9915, 2), (18.3070, 10), (24.9958, 15)])
