@@ -183,3 +183,72 @@ def preset_pair():
     from trt_spec.spec.presets import load_preset
 
     return lambda name: size_pair(Spec.model_validate(yaml.safe_load(load_preset(name).text)))
+
+
+@pytest.fixture(scope="session")
+def chance_of_fit():
+    """chance_of_fit(counts, probabilities) -> the p-value of Pearson's chi-square test, both arrays of one shape.
+
+    Cells that expect fewer than five are one cell; a count where the probability is 0 has p-value 0.
+    """
+    import math
+
+    import numpy as np
+
+    def upper_tail(statistic: float, degrees: int) -> float:
+        """P(chi-square of ``degrees`` > statistic), by its finite series (Abramowitz and Stegun 26.4.4, 26.4.5)."""
+        half, odd = statistic / 2, degrees % 2
+        if half == 0:
+            return 1.0
+        terms = (
+            math.exp(-half + (i + odd / 2) * math.log(half) - math.lgamma(i + odd / 2 + 1)) for i in range(degrees // 2)
+        )
+        return (math.erfc(math.sqrt(half)) if odd else 0.0) + sum(terms)
+
+    def p_value(counts: np.ndarray, probabilities: np.ndarray) -> float:
+        counts, expected = np.ravel(counts), np.ravel(probabilities) * np.sum(counts)
+        if counts[expected == 0.0].any():
+            return 0.0
+        rare = expected < 5
+        counts = np.append(counts[~rare], counts[rare].sum())
+        expected = np.append(expected[~rare], expected[rare].sum())
+        statistic = float(((counts - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
+        return upper_tail(statistic, int(np.count_nonzero(expected)) - 1)
+
+    return p_value
+
+
+@pytest.fixture(scope="session")
+def sampled_probabilities():
+    """sampled_probabilities(logits, said, temperature=, top_k=, top_p=, penalties) -> float64 [vocab_size].
+
+    What one sampled token is, by the rules of TensorRT-LLM's layers: written for the tests, apart from the package's.
+    ``said`` is all before the token, the prompt included.
+    """
+    import numpy as np
+
+    def probabilities(
+        logits: np.ndarray,
+        said: list[int],
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+    ) -> np.ndarray:
+        values = np.asarray(logits, np.float64) / temperature
+        for token in set(said):
+            values[token] *= repetition_penalty if values[token] < 0 else 1 / repetition_penalty
+            values[token] -= presence_penalty + frequency_penalty * said.count(token)
+        likeliest = np.argsort(-values, kind="stable")
+        weights = np.exp(values - values.max())
+        if top_k:
+            weights[likeliest[top_k:]] = 0.0
+        weights /= weights.sum()
+        if 0.0 < top_p < 1.0:
+            before = np.cumsum(weights[likeliest]) - weights[likeliest]
+            weights[likeliest[before >= top_p]] = 0.0
+        return weights / weights.sum()
+
+    return probabilities
