@@ -1,6 +1,6 @@
 """Whether a group drafts: tried where it promises a gain, kept where all together gain, dropped where they lose."""
 
-from trt_spec.serve.regimes import ON_MUST_GAIN, TRIAL_FRACTION, Regime
+from trt_spec.serve.regimes import ON_MUST_GAIN, TRIAL_FRACTION, UNPLANNED_MUST_GAIN, Regime
 
 PLAIN_S = 0.02
 
@@ -20,6 +20,12 @@ def test_drafting_waits_for_a_promise():
     assert not regime.decide(0.0, 4, None, None, None)
     assert not regime.decide(0.0, 4, PLAIN_S, ON_MUST_GAIN - 0.01, PLAIN_S)
     assert regime.decide(0.0, 4, PLAIN_S, ON_MUST_GAIN + 0.01, PLAIN_S)
+
+
+def test_against_the_planners_word_it_takes_a_greater_promise():
+    regime = Regime(planned=False)
+    assert not regime.decide(0.0, 4, PLAIN_S, UNPLANNED_MUST_GAIN - 0.01, PLAIN_S)
+    assert regime.decide(0.0, 4, PLAIN_S, UNPLANNED_MUST_GAIN + 0.01, PLAIN_S)
 
 
 def test_what_gains_stays():
