@@ -76,7 +76,7 @@ class SharedCosts:
         return self._table[min(max(running, 1), len(self._table)) - 1]
 
     def regime(self, running: int) -> Regime:
-        return self._regimes.setdefault(load_of(running), Regime())
+        return self._regimes.setdefault(load_of(running), Regime(planned=self.table_length(running) > 0))
 
     def ahead(self, running: int) -> AheadTrial | None:
         """The trial of drafting ahead at this load; None where that is not allowed."""

@@ -18,6 +18,9 @@ MIN_TRIAL_CALLS = 6
 OFF_MUST_GAIN = 1.03
 HASTE = 0.7
 ON_MUST_GAIN = 1.05
+UNPLANNED_MUST_GAIN = 1.25
+"""What drafting must promise before it is tried; more where the planner's table says that it does not pay."""
+
 TRIAL_FRACTION = 0.01
 """Of the working time, what trials of the regime that lost may cost."""
 
@@ -46,11 +49,13 @@ class Rate:
 class Regime:
     """Drafting allowed or not at one load; at first it is not, because the target alone has to be measured in peace.
 
-    ``epoch`` counts the changes: a call counts for the regime it began in.
+    ``planned`` tells whether the planner expects it to pay. ``epoch`` counts the changes: a call counts for the regime
+    it began in.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, planned: bool = True) -> None:
         self.drafts = False
+        self._must_gain = ON_MUST_GAIN if planned else UNPLANNED_MUST_GAIN
         self.epoch = 0
         self._rate = Rate()
         self._began_s = 0.0
@@ -83,7 +88,7 @@ class Regime:
                 if measured_plain_s and margin * on * measured_plain_s < 1.0:
                     self._refuse(busy_s, on * measured_plain_s)
                 self._change(busy_s, drafts=False)
-        elif busy_s >= self._next_trial_s and gain > ON_MUST_GAIN:
+        elif busy_s >= self._next_trial_s and gain > self._must_gain:
             self._change(busy_s, drafts=True)
         return self.drafts
 
