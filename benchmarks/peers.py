@@ -105,14 +105,14 @@ def make_environment(folder: Path, name: str) -> Path:
     return python
 
 
-def ask_triton(url: str, texts: tuple[str, ...], draft_tokens: int) -> float:
-    """Tokens per second of all answers together, the requests sent at once."""
+def ask_triton(url: str, texts: tuple[str, ...], draft_tokens: int | None, new_tokens: int = NEW_TOKENS) -> float:
+    """Tokens per second of all answers together, the requests sent at once; None leaves the length to the server."""
 
     def ask(text: str) -> int:
         body = {
             "text_input": CHAT.format(text),
-            "max_tokens": NEW_TOKENS,
-            "num_draft_tokens": draft_tokens,
+            "max_tokens": new_tokens,
+            **({} if draft_tokens is None else {"num_draft_tokens": draft_tokens}),
             "end_id": -1,  # as the peers: the whole length, whatever the model says
             "return_perf_metrics": True,
         }
@@ -124,8 +124,8 @@ def ask_triton(url: str, texts: tuple[str, ...], draft_tokens: int) -> float:
     with ThreadPoolExecutor(len(texts)) as pool:
         tokens = sum(pool.map(ask, texts))
     seconds = time.perf_counter() - started
-    if tokens != NEW_TOKENS * len(texts):
-        raise SystemExit(f"trtspec gave {tokens} tokens, expected {NEW_TOKENS * len(texts)}")
+    if tokens != new_tokens * len(texts):
+        raise SystemExit(f"trtspec gave {tokens} tokens, expected {new_tokens * len(texts)}")
     return tokens / seconds
 
 
