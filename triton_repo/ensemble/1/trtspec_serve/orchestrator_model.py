@@ -18,6 +18,7 @@ from .admission import Admission, CacheTokens, ServerBusy
 from .answer import Answer
 from .contract import ENGINE_DRAFTS, LogProbSource
 from .debug_log import DebugLog, wants_debug
+from .draft_length import SharedCosts
 from .drafting import DraftPolicy, RoundOutcome, Source
 from .drafting_options import DraftingOptions
 from .engine_inputs import EngineDialect
@@ -60,6 +61,8 @@ class TritonPythonModel:
         self._options = DraftingOptions.from_parameters(parameters)
         draft = parameters.get("tensorrt_llm_draft_model_name")
         self._has_draft_model = bool(draft)
+        table = self._options.draft_len_by_running
+        self._lengths = SharedCosts(table, allow_ahead=True) if table is not None else None
         self._log_probs = cast(LogProbSource, parameters["log_probs"])
         self._engines = TritonEngines(
             triton,
@@ -177,6 +180,10 @@ class TritonPythonModel:
         return CacheTokens(longest, longest if "model" in sources and speculation.draft_len else 0)
 
     def _policy(self, asked: TextRequest, sources: frozenset[Source]) -> DraftPolicy:
+        speculation = asked.speculation
+        if self._lengths is not None and not speculation.fixed_len and speculation.draft_len:
+            reads_along = speculation.streams or speculation.wants_log_probs
+            return self._lengths.follow(sources, speculation.draft_len, reads_along)
         source: Source = "model" if "model" in sources else "ngram"
         return fixed_length(asked.speculation, asked.speculation.draft_len, source)
 

@@ -19,6 +19,7 @@ class DraftingOptions:
 
     ``cache`` is what both engines' caches hold, None admits requests by their number alone. ``target_logits_width`` are
     the columns of the logits that the target engine takes, its vocabulary padded to its ranks; 0 for its vocabulary.
+    ``draft_len_by_running`` is where adaptive lengths start; None fixes every length.
     """
 
     draft_source: SourceChoice = "model"
@@ -26,6 +27,7 @@ class DraftingOptions:
     cache: CacheTokens | None = None
     takes_retention: bool = False
     target_logits_width: int = 0
+    draft_len_by_running: str | None = None
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> DraftingOptions:
@@ -36,6 +38,7 @@ class DraftingOptions:
             cache=CacheTokens(int(target), int(draft)) if int(target) else None,
             takes_retention=_flag(parameters, "engine_takes_retention"),
             target_logits_width=int(parameters.get("target_logits_width") or 0),
+            draft_len_by_running=parameters.get("draft_len_by_running") if _flag(parameters, "adaptive") else None,
         )
 
     def sources(self, request: SpeculationRequest, *, has_draft_model: bool) -> frozenset[Source]:
