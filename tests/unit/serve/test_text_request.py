@@ -149,3 +149,18 @@ def test_b109_guided_decoding_is_refused(drafts: int) -> None:
 def test_several_answers_are_refused_with_the_way_to_get_them() -> None:
     with pytest.raises(BadRequest, match=r"num_return_sequences 2 is not supported.*Send a request for each answer"):
         read(num_return_sequences=np.array([[2]], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fixed"),
+    [
+        ({}, False),
+        ({"num_draft_tokens": np.array([[2]], np.int32)}, True),
+        ({"seed": np.array([[5]], np.uint64)}, False),  # greedy: the same answer at any length
+        ({"seed": np.array([[5]], np.uint64), "temperature": np.array([[0.7]], np.float32)}, True),
+        ({"random_seed": np.array([[5]], np.uint64), "top_k": np.array([[3]], np.int32)}, True),
+        ({"temperature": np.array([[0.7]], np.float32)}, False),
+    ],
+)
+def test_who_asks_for_the_same_draws_again_gets_rounds_of_one_length(inputs, fixed):
+    assert read(**inputs).speculation.fixed_len is fixed

@@ -107,7 +107,7 @@ def read_text_request(
         prompt_ids=prompt_ids,
         max_tokens=max_tokens,
         draft_len=_draft_len(tensors, limits),
-        fixed_len=tensors.scalar("num_draft_tokens") is not None,
+        fixed_len=tensors.scalar("num_draft_tokens") is not None or _has_to_repeat(tensors, sampling),
         source=_draft_source(tensors),
         uses_draft_logits=None if uses_draft_logits is None else bool(uses_draft_logits),
         end_ids=tokenizer.end_ids if end_id is None else (end_id,) if end_id >= 0 else (),
@@ -139,6 +139,11 @@ def _sampling(tensors: TensorReader, limits: OrchestratorLimits, tokenizer: Text
     if tensors.scalar("temperature") and not (sampling.top_k or sampling.top_p):
         sampling = replace(sampling, top_p=1.0)
     return sampling
+
+
+def _has_to_repeat(tensors: TensorReader, sampling: Sampling) -> bool:
+    """Whether a client's seed asks for the same answer again: draws depend on where the rounds begin."""
+    return tensors.seed() is not None and not sampling.is_greedy
 
 
 def _max_tokens(tensors: TensorReader, prompt_tokens: int, limits: OrchestratorLimits) -> int:

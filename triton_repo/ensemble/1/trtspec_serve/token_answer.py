@@ -22,8 +22,8 @@ SourceChoice = Literal["model", "ngram", "auto"]
 class SpeculationRequest:
     """``end_ids`` end the answer and are not part of it, stop words are.
 
-    ``draft_len`` is the most tokens that a round drafts, 0 leaves the target alone; ``fixed_len`` tells that the client
-    chose it. ``source`` and ``uses_draft_logits`` are the client's wishes, None leaves them to the deployment.
+    ``draft_len`` is the most tokens that a round drafts, 0 leaves the target alone; ``fixed_len`` keeps that length in
+    every round. ``source`` and ``uses_draft_logits`` are the client's wishes, None leaves them to the deployment.
     """
 
     prompt_ids: Sequence[int]
