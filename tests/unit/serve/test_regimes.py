@@ -1,58 +1,75 @@
-"""Whether a group drafts: tried where it promises a gain, kept where all together gain, dropped where they lose."""
+"""Whether a group drafts: both ways are measured in turns, and the one that is faster for all together stays."""
 
-from trt_spec.serve.regimes import ON_MUST_GAIN, TRIAL_FRACTION, UNPLANNED_MUST_GAIN, Regime
+import itertools
 
-PLAIN_S = 0.02
+import pytest
 
+from trt_spec.serve.regimes import MAX_HOLD_S, MIN_HOLD_S, MUST_GAIN, TRIAL_FRACTION, Regime
 
-def run_trial(regime, tokens, seconds, calls=40, running=4, busy_s=1.0):
-    """Calls of drafting requests until the regime changes; the time then."""
-    for _ in range(calls):
-        busy_s += seconds / running
-        regime.observe(tokens, seconds)
-        if not regime.decide(busy_s, running, PLAIN_S, 1.5, PLAIN_S):
-            break
-    return busy_s
+RUNNING = 4
+CALL_S = 0.1
 
 
-def test_drafting_waits_for_a_promise():
-    regime = Regime()
-    assert not regime.decide(0.0, 4, None, None, None)
-    assert not regime.decide(0.0, 4, PLAIN_S, ON_MUST_GAIN - 0.01, PLAIN_S)
-    assert regime.decide(0.0, 4, PLAIN_S, ON_MUST_GAIN + 0.01, PLAIN_S)
+class Group:
+    """Requests that make calls of CALL_S, and get so many tokens by drafting or not."""
+
+    def __init__(self, regime, drafting, alone):
+        self.regime, self.tokens, self.busy_s = regime, {True: drafting, False: alone}, 0.0
+
+    def run(self, seconds):
+        """The way that each call took."""
+        ways, until_s = [], self.busy_s + seconds
+        while self.busy_s < until_s:
+            drafts = self.regime.decide(self.busy_s, RUNNING)
+            ways.append(drafts)
+            self.busy_s += CALL_S / RUNNING
+            self.regime.observe(self.tokens[drafts], CALL_S)
+        return ways
 
 
-def test_against_the_planners_word_it_takes_a_greater_promise():
-    regime = Regime(planned=False)
-    assert not regime.decide(0.0, 4, PLAIN_S, UNPLANNED_MUST_GAIN - 0.01, PLAIN_S)
-    assert regime.decide(0.0, 4, PLAIN_S, UNPLANNED_MUST_GAIN + 0.01, PLAIN_S)
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("drafting, alone, best", [(3, 2, True), (2, 3, False)])
+def test_the_faster_way_is_found_whatever_the_planner_said(planned, drafting, alone, best):
+    group = Group(Regime(drafts=planned), drafting, alone)
+    ways = group.run(MIN_HOLD_S)
+    assert ways[0] is planned and set(ways) == {True, False}
+    assert all(way is best for way in ways[-100:])
 
 
-def test_what_gains_stays():
-    regime = Regime()
-    regime.decide(1.0, 4, PLAIN_S, 1.5, PLAIN_S)
-    run_trial(regime, tokens=3, seconds=0.04)
-    assert regime.drafts and not regime.is_on_trial
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_slight_gain_changes_nothing(planned):
+    slightly = 1 + (MUST_GAIN - 1) / 2
+    group = Group(Regime(drafts=planned), 3 if planned else 3 * slightly, 3 * slightly if planned else 3)
+    ways = group.run(100.0)
+    assert ways.count(planned) > 0.9 * len(ways) and set(ways) == {True, False}
 
 
-def test_what_loses_for_all_is_dropped_and_not_tried_again_before_its_cost_is_earned():
-    regime = Regime()
-    regime.decide(1.0, 4, PLAIN_S, 1.5, PLAIN_S)
-    ended_s = run_trial(regime, tokens=3, seconds=0.12)
-    assert not regime.drafts and regime.epoch == 2
-    lost_s = (ended_s - 1.0) * (1 - 3 / 0.12 * PLAIN_S)
-    assert not regime.decide(ended_s + 0.99 * lost_s / TRIAL_FRACTION, 4, PLAIN_S, 9.0, PLAIN_S)
-    assert regime.decide(ended_s + 1.01 * lost_s / TRIAL_FRACTION, 4, PLAIN_S, 9.0, PLAIN_S)
+def test_what_trials_lose_stays_within_its_budget():
+    group = Group(Regime(drafts=True), drafting=1, alone=2)
+    group.run(MIN_HOLD_S)
+    ways = group.run(2000.0)
+    assert True in ways
+    assert 0.5 * ways.count(True) / len(ways) <= TRIAL_FRACTION
 
 
-def test_a_guess_of_the_target_alone_ends_a_trial_but_does_not_forbid_the_next():
-    regime = Regime()
-    regime.decide(1.0, 4, PLAIN_S, 1.5, None)
-    busy_s = 1.0
-    for _ in range(10):
-        busy_s += 0.03
-        regime.observe(3, 0.12)
-        if not regime.decide(busy_s, 4, PLAIN_S, 1.5, None):
-            break
-    assert not regime.drafts
-    assert regime.decide(busy_s, 4, PLAIN_S, 1.5, PLAIN_S)
+def test_a_verdict_that_is_confirmed_stands_longer_up_to_a_limit():
+    group = Group(Regime(drafts=True), drafting=2, alone=2)
+    ways = group.run(20 * MAX_HOLD_S)
+    trials = [i for i, (a, b) in enumerate(itertools.pairwise(ways)) if a and not b]
+    holds_s = [(b - a) * CALL_S / RUNNING for a, b in itertools.pairwise(trials)]
+    assert holds_s[0] < 4 * MIN_HOLD_S < MAX_HOLD_S < holds_s[-1] < 1.1 * MAX_HOLD_S
+
+
+def test_a_change_of_what_pays_is_followed():
+    group = Group(Regime(drafts=True), drafting=3, alone=2)
+    group.run(50.0)
+    group.tokens = {True: 2, False: 3}
+    group.run(MAX_HOLD_S)
+    assert not group.regime.drafts
+
+
+def test_every_change_begins_an_epoch():
+    regime = Regime(drafts=True)
+    group = Group(regime, drafting=3, alone=2)
+    ways = group.run(30.0)
+    assert regime.epoch == sum(a is not b for a, b in itertools.pairwise(ways)) >= 2
