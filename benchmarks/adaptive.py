@@ -4,10 +4,11 @@
                                   [--json FILE]
 
 Engines are built into FOLDER (in the cache by default) once: a target in fp32, the int8 draft of its own weights
-(easy), and an int8 draft of the same shape with random weights (hopeless). Every round measures every setting once, each
-time beginning with another one; fixed lengths come from the client's num_draft_tokens, the adaptive one from its absence. Printed are medians of
-tokens/s of all requests together, and of adaptive over the better of {off, best fixed} within a round; which is the
-best fixed length is told by the medians. The adaptive length learns in the round that warms up, and goes on learning.
+(easy), and an int8 draft of the same shape with random weights (hopeless). Every round measures every setting once,
+each round beginning with another one; fixed lengths come from the client's num_draft_tokens, the adaptive one from its
+absence. Printed are medians of tokens/s of all requests together, and of adaptive over the better of {off, best fixed}
+within a round; which is the best fixed length is told by the medians. The adaptive length learns in the round that
+warms up, and goes on learning.
 """
 
 from __future__ import annotations
