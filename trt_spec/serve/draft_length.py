@@ -147,9 +147,9 @@ class AdaptiveLength:
         regime = shared.regime(running)
         counts = self._counts and regime.epoch == self._epoch[1]
         if counts:
-            # A call of the target alone that joined others has waited for a step; longer ones lose less by that.
-            steps = outcome.new_tokens + waited_steps(running)
-            regime.observe(steps if not plan.length else self._expected_tokens or outcome.new_tokens, seconds)
+            # While all go on alone calls are long, and lose little by the step they wait for; those of a trial are not.
+            waited = 0.0 if self._drafts else waited_steps(running)
+            regime.observe(self._expected_tokens or outcome.new_tokens + waited, seconds)
         self._learn_costs(outcome, running, counts)
 
     def _learn_costs(self, outcome: RoundOutcome, running: int, counts: bool) -> None:

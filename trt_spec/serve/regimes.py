@@ -16,7 +16,7 @@ WINDOW_CALLS = 2
 """Calls of every request in flight that tell how fast a way is."""
 
 MUST_GAIN = 1.03
-"""What the other way must gain to be changed to."""
+"""What drafting must gain over the target alone. Where it gains nothing calls of the target are short for nothing."""
 
 TRIAL_FRACTION = 0.01
 """Of the working time, what trials may lose."""
@@ -78,7 +78,7 @@ class Regime:
     def _judge(self, busy_s: float) -> None:
         gain = self._now.tokens_per_s / self._before_tokens_per_s
         self.is_on_trial = False
-        if gain > MUST_GAIN:
+        if gain > (MUST_GAIN if self.drafts else 1.0 / MUST_GAIN):
             self._hold_s = MIN_HOLD_S
         else:
             lost_s = (busy_s - self._began_s) * (1.0 - gain)
