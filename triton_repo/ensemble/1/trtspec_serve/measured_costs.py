@@ -3,8 +3,7 @@
 Lengths are measured as a whole, not summed up from engine steps: beside others a call also waits for the step that
 runs, which no step time tells. A length that was not tried yet is told from the nearest one that was.
 
-Costs hold for a regime (``regimes``): one request that drafts amid plain ones sees other times than when all may draft,
-and the other way round. So both are kept apart, and those of the regime in force are asked first.
+A plain token beside others that draft takes longer than beside others that do not, so both are kept apart.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ STALE_GAIN = 0.06
 """What was not measured for so many seconds of work may cost so much less by now: it is worth another trial."""
 
 UNTRIED_GAIN = 0.04
-"""What was never measured in this regime may cost so much less than it is told from others."""
+"""What was never measured may cost so much less than it is told from others."""
 
 LINE_SAMPLES = 1.5
 """What the line through all lengths tells of one counts as so many samples of it: a single one may be an accident."""
@@ -78,28 +77,29 @@ Rounds = dict[int, MovingTime]
 
 @dataclass
 class LoadCosts:
-    """Costs while about so many requests are in flight; times in seconds, by whether all may draft.
+    """Costs while about so many requests are in flight, in seconds.
 
-    ``plain`` is a token of the target alone; ``verified`` the target's part of a round.
+    ``plain`` is a token of the target alone, by whether others may draft; ``verified`` the target's part of a round.
     """
 
     plain: dict[bool, MovingTime] = field(default_factory=lambda: {True: MovingTime(), False: MovingTime()})
-    rounds: dict[tuple[bool, Source], Rounds] = field(default_factory=dict)
+    rounds: dict[Source, Rounds] = field(default_factory=dict)
     verified: MovingTime = field(default_factory=MovingTime)
     draft_token: MovingTime = field(default_factory=MovingTime)
 
-    def rounds_of(self, source: Source) -> Rounds:
-        """Times by length; those of probes only while there are no others."""
-        return self.rounds.get((True, source)) or self.rounds.get((False, source)) or {}
-
-    def plain_of(self, all_draft: bool) -> MovingTime:
-        own = self.plain[all_draft]
-        return own if own.samples else self.plain[not all_draft]
+    def plain_of(self, amid_drafts: bool) -> MovingTime:
+        own = self.plain[amid_drafts]
+        return own if own.samples else self.plain[not amid_drafts]
 
 
 def load_of(running: int) -> int:
     """1, 2, 3-4, 5-8, 9-16, ... requests share their costs: the index of such a range."""
     return max(0, running - 1).bit_length()
+
+
+def waited_steps(running: int) -> float:
+    """How long a call beside others waits for the step that runs when it comes."""
+    return 1.0 - 1.0 / running
 
 
 class MeasuredCosts:
@@ -117,20 +117,16 @@ class MeasuredCosts:
             self._loads[key] = LoadCosts()
         return self._loads[key]
 
-    def add_plain(self, running: int, seconds: float, tokens: int, *, all_draft: bool) -> None:
-        """A call of the target alone. Beside others it has waited for the step that ran when it came."""
+    def add_plain(self, running: int, seconds: float, tokens: int, *, amid_drafts: bool) -> None:
+        """A call of the target alone."""
         self._told.clear()
-        waited = 1.0 - 1.0 / running
-        self.load(running).plain[all_draft and running > 1].add(seconds / (tokens + waited), self.busy_s)
+        sample_s = seconds / (tokens + waited_steps(running))
+        self.load(running).plain[amid_drafts and running > 1].add(sample_s, self.busy_s)
 
-    def add_round(
-        self, running: int, source: Source, length: int, draft_s: float, target_s: float, *, all_draft: bool
-    ) -> None:
+    def add_round(self, running: int, source: Source, length: int, draft_s: float, target_s: float) -> None:
         self._told.clear()
         load = self.load(running)
-        load.rounds.setdefault((all_draft, source), {}).setdefault(length, MovingTime()).add(
-            draft_s + target_s, self.busy_s
-        )
+        load.rounds.setdefault(source, {}).setdefault(length, MovingTime()).add(draft_s + target_s, self.busy_s)
         load.verified.add(target_s, self.busy_s)
         if source == "model":
             load.draft_token.add(draft_s / length, self.busy_s)
@@ -139,12 +135,12 @@ class MeasuredCosts:
         """A draft call that had to read ``cold_tokens`` first."""
         self._cold_token.add(max(0.0, draft_s - length * self._draft_token_s(running)) / cold_tokens, self.busy_s)
 
-    def plain_s(self, running: int, *, all_draft: bool) -> float | None:
+    def plain_s(self, running: int, *, amid_drafts: bool) -> float | None:
         """Seconds of a plain token; a hopeful guess where it was measured amid drafts only, None where not at all."""
         load = self.load(running)
-        if load.plain[all_draft].samples:
-            return load.plain[all_draft].hoped(self.busy_s)
-        if all_draft and load.plain[False].samples:
+        if load.plain[amid_drafts].samples:
+            return load.plain[amid_drafts].hoped(self.busy_s)
+        if amid_drafts and load.plain[False].samples:
             return load.plain[False].hoped(self.busy_s)
         if load.plain[True].samples:
             return load.plain[True].value * MIN_OTHERS_FRACTION
@@ -168,7 +164,7 @@ class MeasuredCosts:
 
     def has_rounds(self, running: int, source: Source) -> bool:
         """Whether a round of this source was measured at this load."""
-        return bool(self.load(running).rounds_of(source))
+        return bool(self.load(running).rounds.get(source))
 
     def round_s(self, running: int, source: Source) -> Callable[[int], float] | None:
         """Seconds of a round by length; None where nothing of this source was measured at any load.
@@ -182,7 +178,7 @@ class MeasuredCosts:
 
     def _tell_round_s(self, running: int, source: Source) -> Callable[[int], float] | None:
         load, scale = self.load(running), 1.0
-        rounds = load.rounds_of(source)
+        rounds = load.rounds.get(source)
         if not rounds:
             nearest = self._nearest(running, source)
             if nearest is None:
@@ -190,13 +186,11 @@ class MeasuredCosts:
                 verified_s = load.verified.value if source == "ngram" else 0.0
                 return (lambda length: verified_s) if verified_s else None
             load, scale = nearest
-            rounds = load.rounds_of(source)
-        probes = load.rounds.get((False, source), {})
+            rounds = load.rounds[source]
         weight = sum(time.samples for time in rounds.values())
         middle = sum(length * time.samples for length, time in rounds.items()) / weight
         mean_s = sum(time.value * time.samples for time in rounds.values()) / weight
-        seen = {**probes, **rounds} if len(rounds) == 1 else rounds
-        slope_s = self._slope_s(seen, load, source, middle, mean_s)
+        slope_s = self._slope_s(rounds, load, source, middle, mean_s)
 
         def seconds(length: int) -> float:
             line_s = max(mean_s + (length - middle) * slope_s, MIN_LINE_FRACTION * mean_s)
@@ -204,9 +198,7 @@ class MeasuredCosts:
             if time is not None:
                 share = time.samples / (time.samples + LINE_SAMPLES)
                 return scale * (share * time.hoped(self.busy_s) + (1.0 - share) * line_s)
-            line_s *= 1.0 - UNTRIED_GAIN
-            probe = probes.get(length)  # that took no longer than it would now
-            return scale * (line_s if probe is None else min(line_s, probe.value))
+            return scale * line_s * (1.0 - UNTRIED_GAIN)
 
         return seconds
 
@@ -225,7 +217,7 @@ class MeasuredCosts:
     def _nearest(self, running: int, source: Source) -> tuple[LoadCosts, float] | None:
         """The nearest load where this source was measured, and how much longer a plain token takes here."""
         own = load_of(running)
-        others = [key for key, load in self._loads.items() if load.rounds_of(source)]
+        others = [key for key, load in self._loads.items() if load.rounds.get(source)]
         if not others:
             return None
         load = self._loads[min(others, key=lambda key: abs(key - own))]
@@ -236,4 +228,4 @@ class MeasuredCosts:
         load = self.load(running)
         if load.draft_token.samples:
             return load.draft_token.value
-        return DRAFT_STEP_FRACTION * (self.plain_s(running, all_draft=False) or 0.0)
+        return DRAFT_STEP_FRACTION * (self.plain_s(running, amid_drafts=False) or 0.0)

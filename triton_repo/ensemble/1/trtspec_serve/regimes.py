@@ -1,8 +1,9 @@
-"""Whether a group of requests should draft at all: total tokens/s with and without, measured in turns.
+"""Whether a group of requests should draft at all: tokens/s of all together with and without, measured in turns.
 
 A request sees what its own rounds cost, and not what they cost the others: a draft that takes the processor from the
 target, a verification that makes everybody's step longer. So where several requests run, what each of them would choose
-is allowed only while all together are not slower for it.
+is allowed only while all together are not slower for it. Times drift, so the way in use is compared with a trial of the
+other right behind it, and a verdict stands for longer the more often it was the same.
 """
 
 from __future__ import annotations
@@ -10,21 +11,19 @@ from __future__ import annotations
 MEMORY_S = 10.0
 """Seconds of calls, summed over requests, by which older ones have faded."""
 
-TRIAL_CALLS = 1
-"""Calls of every request in flight, behind the first, that a regime is judged by."""
+MIN_WINDOW_CALLS = 6
+WINDOW_CALLS = 2
+"""Calls of every request in flight that tell how fast a way is."""
 
-MIN_TRIAL_CALLS = 6
-
-OFF_MUST_GAIN = 1.03
-HASTE = 0.7
-ON_MUST_GAIN = 1.05
-UNPLANNED_MUST_GAIN = 1.25
-"""What drafting must promise before it is tried; more where the planner's table says that it does not pay."""
+MUST_GAIN = 1.03
+"""What drafting must gain over the target alone. Where it gains nothing calls of the target are short for nothing."""
 
 TRIAL_FRACTION = 0.01
-"""Of the working time, what trials of the regime that lost may cost."""
+"""Of the working time, what trials may lose."""
 
-HOLD_GROWTH = 2.0
+MIN_HOLD_S = 5.0
+MAX_HOLD_S = 320.0
+"""A verdict stands for so long, twice as long each time, or until what the trial has lost is earned."""
 
 
 class Rate:
@@ -47,58 +46,47 @@ class Rate:
 
 
 class Regime:
-    """Drafting allowed or not at one load; at first it is not, because the target alone has to be measured in peace.
+    """Drafting or not at one load; it starts as ``drafts`` says, the planner's word, and soon tries the other way.
 
-    ``planned`` tells whether the planner expects it to pay. ``epoch`` counts the changes: a call counts for the regime
-    it began in.
+    ``epoch`` counts the changes: a call counts for the regime it began in.
     """
 
-    def __init__(self, *, planned: bool = True) -> None:
-        self.drafts = False
-        self._must_gain = ON_MUST_GAIN if planned else UNPLANNED_MUST_GAIN
+    def __init__(self, *, drafts: bool) -> None:
+        self.drafts = drafts
         self.epoch = 0
-        self._rate = Rate()
-        self._began_s = 0.0
-        self._needed_calls = 0
-        self._next_trial_s = 0.0
-        self._hold_s = 0.0
+        self.is_on_trial = False
+        self._now = Rate()
+        self._before_tokens_per_s = 0.0  # of the way that a trial may end
+        self._hold_s = MIN_HOLD_S
+        self._began_s = self._next_trial_s = 0.0
 
     def observe(self, tokens: float, seconds: float) -> None:
-        """A call that began and ended while all may draft; ``tokens`` are those to expect of such a call."""
-        self._rate.add(tokens, seconds)
+        """A call that began and ended in this regime; ``tokens`` are those to expect of such a call."""
+        self._now.add(tokens, seconds)
 
-    @property
-    def is_on_trial(self) -> bool:
-        return self.drafts and self._rate.calls < self._needed_calls
-
-    def decide(
-        self, busy_s: float, running: int, plain_s: float | None, gain: float | None, measured_plain_s: float | None
-    ) -> bool:
-        """Whether to draft now. ``gain`` of drafting is what requests predict, ``plain_s`` a token without it, both
-        None if unknown. The latter may be a hopeful guess; ``measured_plain_s`` is what was seen while nobody drafted.
-        """
-        if plain_s is None or gain is None:
+    def decide(self, busy_s: float, running: int) -> bool:
+        """Whether to draft now; ``busy_s`` is the clock."""
+        if self._now.calls < max(MIN_WINDOW_CALLS, WINDOW_CALLS * running):
             return self.drafts
-        if self.drafts:
-            self._needed_calls = max(MIN_TRIAL_CALLS, TRIAL_CALLS * running)
-            off, on = 1.0 / plain_s, self._rate.tokens_per_s
-            # A clear loss ends a trial at once; where it is slight, lengths still have time to settle.
-            margin = OFF_MUST_GAIN + HASTE / max(1, self._rate.calls)
-            if not self.is_on_trial and off > margin * on:
-                if measured_plain_s and margin * on * measured_plain_s < 1.0:
-                    self._refuse(busy_s, on * measured_plain_s)
-                self._change(busy_s, drafts=False)
-        elif busy_s >= self._next_trial_s and gain > self._must_gain:
-            self._change(busy_s, drafts=True)
+        if self.is_on_trial:
+            self._judge(busy_s)
+        elif busy_s >= self._next_trial_s:
+            self._before_tokens_per_s, self.is_on_trial = self._now.tokens_per_s, True
+            self._change(busy_s)
         return self.drafts
 
-    def _refuse(self, busy_s: float, ratio: float) -> None:
-        """Drafting gave ``ratio`` of what the target alone gives: when to try again."""
-        lost_s = (busy_s - self._began_s) * (1.0 - ratio)
-        self._hold_s = max(lost_s / TRIAL_FRACTION, HOLD_GROWTH * self._hold_s)
+    def _judge(self, busy_s: float) -> None:
+        gain = self._now.tokens_per_s / self._before_tokens_per_s
+        self.is_on_trial = False
+        if gain > (MUST_GAIN if self.drafts else 1.0 / MUST_GAIN):
+            self._hold_s = MIN_HOLD_S
+        else:
+            lost_s = (busy_s - self._began_s) * (1.0 - gain)
+            self._hold_s = max(lost_s / TRIAL_FRACTION, min(2 * self._hold_s, MAX_HOLD_S))
+            self._change(busy_s)
         self._next_trial_s = busy_s + self._hold_s
 
-    def _change(self, busy_s: float, *, drafts: bool) -> None:
-        self.drafts, self._began_s = drafts, busy_s
+    def _change(self, busy_s: float) -> None:
+        self.drafts, self._began_s = not self.drafts, busy_s
         self.epoch += 1
-        self._rate = Rate()
+        self._now = Rate()

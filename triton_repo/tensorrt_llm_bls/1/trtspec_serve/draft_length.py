@@ -2,11 +2,11 @@
 
     goodput(n) = E[new tokens | n drafted] / round_s(n, requests in flight),   goodput(0) = 1 / plain_token_s
 
-The goodput of SmartSpec (arXiv 2406.14066), with the acceptance of each request for itself and length 0 allowed. One
-request alone starts with the planner's table. Where several run, the target alone is measured first while one of them
-tries the draft; then all draft if that promises to pay, and go on if it does (``regimes``). Lengths that were not tried
-at a load are expected to cost a little less than their neighbours tell, so each is tried once where it may pay. While
-drafting does not pay, probes within a budget find out when it does again.
+The goodput of SmartSpec (arXiv 2406.14066), with the acceptance of each request for itself and length 0 allowed. The
+planner's table tells where to start. Where several requests run, all of them together draft or not, whichever gave more
+tokens/s when measured in turns (``regimes``). Lengths that were not tried at a load are expected to cost a little less
+than their neighbours tell, so each is tried once where it may pay. Where requests that may draft choose not to, probes
+within a budget find out when it pays again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from .acceptance_estimate import PooledAcceptance, RequestAcceptance
 from .draft_ahead import AheadTrial
 from .drafting import RoundOutcome, RoundPlan, Source
-from .measured_costs import MIN_COLD_TOKENS, MeasuredCosts, load_of
+from .measured_costs import MIN_COLD_TOKENS, MeasuredCosts, load_of, waited_steps
 from .plain_chunk import plain_chunk_tokens
 from .probes import ProbeBudget
 from .regimes import Regime
@@ -75,35 +75,20 @@ class SharedCosts:
     def table_length(self, running: int) -> int:
         return self._table[min(max(running, 1), len(self._table)) - 1]
 
+    def first_length(self, running: int) -> int:
+        """The planner's length, which stands until rounds were measured; a short one where it expects no gain."""
+        return self.table_length(running) or PROBE_TOKENS
+
     def regime(self, running: int) -> Regime:
-        return self._regimes.setdefault(load_of(running), Regime(planned=self.table_length(running) > 0))
+        return self._regimes.setdefault(load_of(running), Regime(drafts=self.table_length(running) > 0))
 
     def ahead(self, running: int) -> AheadTrial | None:
         """The trial of drafting ahead at this load; None where that is not allowed."""
         return self._ahead.setdefault(load_of(running), AheadTrial()) if self._allow_ahead else None
 
-    def decide_regime(self, running: int) -> bool:
-        """Whether requests may draft now, beyond probes. One request alone is in nobody's way."""
-        if running <= 1:
-            return True
-        costs = self.costs
-        plain_s = costs.plain_s(running, all_draft=False)
-        measured_s = costs.load(running).plain[False].value or None
-        return self.regime(running).decide(
-            costs.busy_s, running, plain_s, self._pooled_gain(running, plain_s), measured_s
-        )
-
-    def _pooled_gain(self, running: int, plain_s: float | None) -> float | None:
-        """What drafting gains a request of the pool's acceptance, at the best length; None if nobody knows."""
-        gains = []
-        for (source, max_len), pool in self._pools.items():
-            round_s = self.costs.round_s(running, source)
-            if round_s is None or plain_s is None:
-                continue
-            if not self.costs.has_rounds(running, source):
-                max_len = min(max_len, self.table_length(running))
-            gains += [pool.expected[n] * plain_s / round_s(n) for n in range(1, max_len + 1)]
-        return max(gains, default=None)
+    def may_draft(self, running: int) -> bool:
+        """Whether requests may draft now. One request alone is in nobody's way."""
+        return running <= 1 or self.regime(running).decide(self.costs.busy_s, running)
 
 
 class AdaptiveLength:
@@ -117,7 +102,7 @@ class AdaptiveLength:
         self._streams = streams
         self._last: Choice | None = None  # None: the target alone
         self._probes = False
-        self._all_draft = True
+        self._drafts = True
         self._epoch = (-1, -1)  # load and regime of the last plan
         self._counts = False  # whether the one before was of the same
         self._expected_tokens = 0.0  # of the round that is under way; 0.0 where that is known beforehand
@@ -125,13 +110,13 @@ class AdaptiveLength:
     def plan(self, *, running: int, room_tokens: int, ngram_tokens: int, cold_tokens: int) -> RoundPlan:
         """The next round; a few tens of microseconds."""
         shared = self._shared
-        self._all_draft = shared.decide_regime(running)
+        self._drafts = shared.may_draft(running)
         epoch = (load_of(running), shared.regime(running).epoch)
         self._counts, self._epoch = epoch == self._epoch, epoch
         caps = {source: self._cap(source, room_tokens, ngram_tokens) for source in self._pools}
-        chosen = self._choose(running, room_tokens, caps, cold_tokens) if self._all_draft else None
+        chosen = self._choose(running, room_tokens, caps, cold_tokens) if self._drafts else None
         self._probes, self._expected_tokens = False, 0.0
-        if chosen is None and (probe := self._probe(running, caps, cold_tokens)):
+        if chosen is None and self._drafts and (probe := self._probe(running, caps, cold_tokens)):
             self._probes = True
             shared.probes.start(running, first=not self._pools[probe[0]].is_known)
             return RoundPlan(probe[1], probe[0])
@@ -140,7 +125,7 @@ class AdaptiveLength:
             return RoundPlan(0, plain_tokens=min(room_tokens, self._plain_tokens(running)))
         source, length = chosen
         self._expected_tokens = self._acceptance[source].expected_tokens(length)[-1]
-        trial = shared.ahead(running) if source == "model" else None
+        trial = shared.ahead(running) if source == "model" and not shared.regime(running).is_on_trial else None
         return RoundPlan(length, source, ahead=trial is not None and trial.wants(shared.costs.busy_s))
 
     def observe(self, outcome: RoundOutcome) -> None:
@@ -155,14 +140,16 @@ class AdaptiveLength:
             self._acceptance[plan.source].add(outcome.drafted, outcome.accepted, rejected=refused)
         if self._probes:
             self._probes = False
-            plain_s = costs.plain_s(running, all_draft=self._all_draft)
+            plain_s = costs.plain_s(running, amid_drafts=self._drafts)
             extra_s = seconds - outcome.new_tokens * plain_s if plain_s else 0.0
             shared.probes.end(extra_s, kept=outcome.accepted == outcome.drafted > 0)
         # The first call has read the prompt, and the first of a regime began amid the other.
         regime = shared.regime(running)
         counts = self._counts and regime.epoch == self._epoch[1]
-        if counts and self._all_draft:
-            regime.observe(self._expected_tokens or outcome.new_tokens, seconds)
+        if counts:
+            # While all go on alone calls are long, and lose little by the step they wait for; those of a trial are not.
+            waited = 0.0 if self._drafts else waited_steps(running)
+            regime.observe(self._expected_tokens or outcome.new_tokens + waited, seconds)
         self._learn_costs(outcome, running, counts)
 
     def _learn_costs(self, outcome: RoundOutcome, running: int, counts: bool) -> None:
@@ -178,12 +165,9 @@ class AdaptiveLength:
             if trial is not None and round_s is not None and not self._probes:
                 trial.observe(plan.ahead, seconds / round_s(drafted), costs.busy_s)
             if not plan.ahead:
-                costs.add_round(
-                    running, plan.source, drafted, outcome.draft_s, outcome.target_s, all_draft=self._all_draft
-                )
+                costs.add_round(running, plan.source, drafted, outcome.draft_s, outcome.target_s)
         elif not plan.length and outcome.new_tokens >= MIN_PLAIN_SAMPLE_TOKENS:
-            amid_drafts = self._all_draft or self._shared.probes.is_out
-            costs.add_plain(running, outcome.target_s, outcome.new_tokens, all_draft=amid_drafts)
+            costs.add_plain(running, outcome.target_s, outcome.new_tokens, amid_drafts=self._drafts)
 
     def _cap(self, source: Source, room_tokens: int, ngram_tokens: int) -> int:
         """The longest draft that this round can use."""
@@ -193,7 +177,7 @@ class AdaptiveLength:
     def _choose(self, running: int, room_tokens: int, caps: dict[Source, int], cold_tokens: int) -> Choice | None:
         """Source and length of the greatest goodput; None for the target alone."""
         costs = self._shared.costs
-        plain_s = costs.plain_s(running, all_draft=True)
+        plain_s = costs.plain_s(running, amid_drafts=True)
         best: Choice | None = None
         best_gain = HYSTERESIS if self._last is None else 1.0 / HYSTERESIS
         if running > 1 and self._shared.regime(running).is_on_trial:
@@ -202,12 +186,12 @@ class AdaptiveLength:
             round_s = costs.round_s(running, source)
             expected = self._acceptance[source].expected_tokens(cap)
             if round_s is None or plain_s is None:
-                length = min(self._shared.table_length(running), cap)
+                length = min(self._shared.first_length(running), cap)
                 if best is None and length and expected[length] >= MIN_EXPECTED_TOKENS:
                     best = source, length
                 continue
             if not costs.has_rounds(running, source):
-                cap = min(cap, self._shared.table_length(running))
+                cap = min(cap, self._shared.first_length(running))
             late_s, faster = 0.0, 1.0
             if source == "model":
                 late_s = costs.catch_up_s(running, cold_tokens) / min(AMORTISED_TOKENS, max(1, room_tokens // 2))
@@ -226,10 +210,10 @@ class AdaptiveLength:
         costs, probes = self._shared.costs, self._shared.probes
         if probes.is_out:
             return None
-        plain_s = costs.plain_s(running, all_draft=self._all_draft)
+        plain_s = costs.plain_s(running, amid_drafts=self._drafts)
         for source, cap in caps.items():
             # The first ones stand for what the planner expects to be best.
-            first = 0 if self._pools[source].is_known else self._shared.table_length(running)
+            first = 0 if self._pools[source].is_known else self._shared.first_length(running)
             length = min(first or PROBE_TOKENS, cap)
             if not length:
                 continue
@@ -253,17 +237,17 @@ class AdaptiveLength:
         own_rounds = max(own.rounds for own in self._acceptance.values())
         return plain_chunk_tokens(
             running,
-            costs.load(running).plain_of(self._all_draft).value,
+            costs.load(running).plain_of(self._drafts).value,
             streams=self._streams,
-            on_trial=running > 1 and self._all_draft and shared.regime(running).is_on_trial,
-            unsure=unknown or (self._all_draft and own_rounds < SETTLED_ROUNDS),
+            on_trial=not self._drafts and shared.regime(running).is_on_trial,
+            unsure=unknown or (self._drafts and own_rounds < SETTLED_ROUNDS),
             looks_up="ngram" in self._pools and self._looking_up_pays(running),
         )
 
     def _looking_up_pays(self, running: int) -> bool:
         """Whether a match, should there be one behind the next tokens, is worth a round."""
         costs = self._shared.costs
-        plain_s, round_s = costs.plain_s(running, all_draft=True), costs.round_s(running, "ngram")
+        plain_s, round_s = costs.plain_s(running, amid_drafts=True), costs.round_s(running, "ngram")
         if plain_s is None or round_s is None:
             return True
         length = min(PROBE_TOKENS, self._max_len)

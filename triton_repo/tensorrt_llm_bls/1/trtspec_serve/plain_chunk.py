@@ -13,8 +13,8 @@ LOOK_UP_TOKENS = 4
 SHORT_TOKENS = 8
 """For clients who read along, and while it is not yet known what drafts are good for."""
 
-SINGLE_TOKENS = 16
-"""A request alone joins nobody: longer calls win nothing."""
+STEADY_TOKENS = 16
+"""A request alone joins nobody: longer calls win nothing. Beside others shorter ones lose more than they tell."""
 
 MAX_TOKENS = 64
 MAX_CALL_S = 1.0
@@ -29,7 +29,7 @@ def plain_chunk_tokens(
     if streams:
         return SHORT_TOKENS
     if running == 1:
-        return SINGLE_TOKENS
+        return STEADY_TOKENS
     if on_trial or not plain_s:
         return TRIAL_TOKENS
-    return SHORT_TOKENS if unsure else max(SHORT_TOKENS, min(MAX_TOKENS, int(MAX_CALL_S / plain_s)))
+    return SHORT_TOKENS if unsure else max(STEADY_TOKENS, min(MAX_TOKENS, int(MAX_CALL_S / plain_s)))
