@@ -4,17 +4,18 @@ import itertools
 
 import pytest
 
-from trt_spec.serve.regimes import MAX_HOLD_S, MIN_HOLD_S, MUST_GAIN, TRIAL_FRACTION, Regime
+from trt_spec.serve.regimes import MAX_HOLD_S, MIN_HOLD_S, MUST_GAIN, TRIAL_FRACTION, WINDOW_CALLS, Regime
 
 RUNNING = 4
 CALL_S = 0.1
 
 
 class Group:
-    """Requests that make calls of CALL_S, and get so many tokens by drafting or not."""
+    """Requests that make calls of so many seconds, and get so many tokens by drafting or not."""
 
-    def __init__(self, regime, drafting, alone):
+    def __init__(self, regime, drafting, alone, call_s=CALL_S):
         self.regime, self.tokens, self.busy_s = regime, {True: drafting, False: alone}, 0.0
+        self.call_s = call_s
 
     def run(self, seconds):
         """The way that each call took."""
@@ -22,8 +23,8 @@ class Group:
         while self.busy_s < until_s:
             drafts = self.regime.decide(self.busy_s, RUNNING)
             ways.append(drafts)
-            self.busy_s += CALL_S / RUNNING
-            self.regime.observe(self.tokens[drafts], CALL_S)
+            self.busy_s += self.call_s / RUNNING
+            self.regime.observe(self.tokens[drafts], self.call_s)
         return ways
 
 
@@ -43,10 +44,11 @@ def test_drafting_for_a_slight_gain_is_not_worth_it(planned):
     assert ways.count(False) > 0.8 * len(ways) and set(ways) == {True, False}
 
 
-def test_what_trials_lose_stays_within_its_budget():
-    group = Group(Regime(drafts=True), drafting=1, alone=2)
-    group.run(MIN_HOLD_S)
-    ways = group.run(2000.0)
+@pytest.mark.parametrize("call_s", [CALL_S, 5.0])
+def test_what_trials_lose_stays_within_its_budget(call_s):
+    group = Group(Regime(drafts=True), drafting=1, alone=2, call_s=call_s)
+    group.run(30 * call_s)
+    ways = group.run(20000 * call_s)
     assert True in ways
     assert 0.5 * ways.count(True) / len(ways) <= TRIAL_FRACTION
 
@@ -62,9 +64,15 @@ def test_a_verdict_that_is_confirmed_stands_longer_up_to_a_limit():
 def test_a_change_of_what_pays_is_followed():
     group = Group(Regime(drafts=True), drafting=3, alone=2)
     group.run(50.0)
-    group.tokens = {True: 2, False: 3}
-    group.run(MAX_HOLD_S)
-    assert not group.regime.drafts
+    for best, hold_s in ((False, MAX_HOLD_S), (True, 4 * MIN_HOLD_S)):
+        group.tokens = {best: 3, not best: 2}
+        group.run(hold_s)
+        assert group.regime.drafts is best
+
+
+def test_a_trial_takes_as_many_calls_as_tell():
+    ways = Group(Regime(drafts=True), drafting=3, alone=2).run(MIN_HOLD_S)
+    assert ways.count(False) == WINDOW_CALLS * RUNNING == ways.index(False)
 
 
 def test_every_change_begins_an_epoch():
