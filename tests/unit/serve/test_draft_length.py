@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trt_spec.serve.draft_ahead import AheadTrial
 from trt_spec.serve.draft_length import PROBE_TOKENS, SharedCosts
 from trt_spec.serve.drafting import FixedLength, RoundOutcome
 
@@ -190,3 +191,12 @@ def test_drafting_ahead_is_tried_and_kept_only_where_rounds_get_shorter(factor, 
     plans = simulated_rounds(shared.follow(("model",), MAX_LEN, False), shared, factor)
     assert any(plan.ahead for plan in plans)
     assert all(plan.ahead == used for plan in plans[-20:])
+
+
+def test_a_burst_of_load_does_not_make_drafting_ahead_look_good():
+    trial = AheadTrial()
+    for round_number in range(40):
+        ahead = trial.wants(float(round_number))
+        slow = 5.0 if round_number < 8 else 1.0
+        trial.observe(ahead, slow * (1.3 if ahead else 1.0), float(round_number))
+    assert not trial.wants(40.0) and trial.ratio == 1.0
