@@ -6,8 +6,12 @@ is there when it is needed. Neither can be told from step times, so rounds are m
 
 from __future__ import annotations
 
-TRIAL_ROUNDS = 12
-"""Rounds with, after as many without."""
+from statistics import median
+
+BLOCK_ROUNDS = 4
+TRIAL_ROUNDS = 3 * BLOCK_ROUNDS
+"""Rounds with, and as many without, in turns of a block: times drift, and what a call ahead saves shows in the round
+behind it."""
 
 MIN_GAIN = 1.05
 HOLD_S = 60.0
@@ -20,8 +24,7 @@ class AheadTrial:
 
     def __init__(self) -> None:
         self.ratio = 1.0
-        self._sums = {False: 0.0, True: 0.0}
-        self._rounds = {False: 0, True: 0}
+        self._seen: dict[bool, list[float]] = {False: [], True: []}
         self._verdict: bool | None = None
         self._until_s = 0.0
         self._hold_s = HOLD_S
@@ -29,19 +32,19 @@ class AheadTrial:
     def wants(self, busy_s: float) -> bool:
         """Whether the next round should draft ahead."""
         if self._verdict is not None and busy_s >= self._until_s:
-            self._verdict, self.ratio = None, 1.0
-            self._sums, self._rounds = {False: 0.0, True: 0.0}, {False: 0, True: 0}
-        return self._rounds[False] >= TRIAL_ROUNDS if self._verdict is None else self._verdict
+            self._verdict, self.ratio, self._seen = None, 1.0, {False: [], True: []}
+        if self._verdict is not None:
+            return self._verdict
+        return sum(map(len, self._seen.values())) // BLOCK_ROUNDS % 2 == 1
 
     def observe(self, ahead: bool, relative: float, busy_s: float) -> None:
         """A round that took ``relative`` times what its length is known to take."""
         if self._verdict is not None:
             return
-        self._sums[ahead] += relative
-        self._rounds[ahead] += 1
-        if self._rounds[True] < TRIAL_ROUNDS:
+        self._seen[ahead].append(relative)
+        if min(map(len, self._seen.values())) < TRIAL_ROUNDS:
             return
-        without, with_it = (self._sums[side] / self._rounds[side] for side in (False, True))
+        without, with_it = (median(self._seen[side]) for side in (False, True))
         self._verdict = without > MIN_GAIN * with_it
         self.ratio = with_it / without if self._verdict else 1.0
         self._hold_s = HOLD_S if self._verdict else min(2 * self._hold_s, MAX_HOLD_S)
