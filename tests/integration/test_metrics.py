@@ -34,6 +34,10 @@ def value_of(samples, name, model, **labels):
     return samples[name, frozenset({"model": model, "version": "1", **labels}.items())]
 
 
+def increase(name, before, after, model):
+    return value_of(after, name, model) - value_of(before, name, model)
+
+
 def generate(server, model, **inputs):
     body = {"text_input": "hello", "max_tokens": 24, "return_perf_metrics": True, **inputs}
     path = f"{server.http_url}/v2/models/{model}/generate"
@@ -69,13 +73,12 @@ def test_counters_equal_the_sums_of_the_response_tensors(served):
             ("trtspec_draft_rounds_total", "draft_rounds"),
             ("trtspec_acceptance_length_count", "draft_rounds"),
         ):
-            increase = value_of(after, metric, model) - value_of(before, metric, model)
-            assert increase == sum(answer[tensor] for answer in answers) > 0, metric
-        assert value_of(after, "trtspec_request_seconds_count", model) == asked
+            assert increase(metric, before, after, model) == sum(answer[tensor] for answer in answers) > 0, metric
+        assert increase("trtspec_request_seconds_count", before, after, model) == len(answers)
         tokens = sum(len(answer["output_ids"]) for answer in answers)
-        assert value_of(after, "trtspec_output_tokens_total", model) == tokens
-        lengths = value_of(after, "trtspec_acceptance_length_sum", model)
-        assert lengths == sum(answer["total_accepted_draft_tokens"] + answer["draft_rounds"] for answer in answers)
+        assert increase("trtspec_output_tokens_total", before, after, model) == tokens
+        lengths = sum(answer["total_accepted_draft_tokens"] + answer["draft_rounds"] for answer in answers)
+        assert increase("trtspec_acceptance_length_sum", before, after, model) == lengths
         assert value_of(after, "trtspec_acceptance_length_bucket", model, le="5") == value_of(
             after, "trtspec_acceptance_length_count", model
         )
