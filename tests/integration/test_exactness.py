@@ -36,7 +36,7 @@ VOCABULARY = 320
 CROWD = 64
 TEXT = "how"  # where draft and target differ: min(p, q) sums up to 0.6
 
-SAMPLES = 1_000
+SAMPLES = 2_000
 LEAST_CHANCE = 0.001
 SETTING = {"temperature": 0.6, "top_k": 5, "top_p": 0.95}
 DRAFT_TOKENS = 2
