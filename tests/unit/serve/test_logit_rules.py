@@ -65,6 +65,11 @@ def test_neutral_rules_hand_the_logits_on():
     assert apply_rules(logits, LogitRules(), 1.0, [1, 2], 0, 3) is logits
 
 
+def test_a_temperature_alone_needs_no_ids_and_keeps_no_end_away():
+    logits = np.arange(4, dtype=np.float32)
+    assert apply_rules(logits, LogitRules(), 0.5, (), 7, 3).tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
 @pytest.mark.parametrize("rules", [LogitRules(), LogitRules(embedding_bias=np.full(4, 3e38, np.float32))])
 def test_no_temperature_makes_logits_infinite(rules):
     changed = apply_rules(np.array([-9, 0, 9, 8], np.float32), rules, 1e-40, [], 0, None)
