@@ -94,5 +94,9 @@ def _penalise(logits: NDArray[np.float32], rules: LogitRules, ids: TokenIds) -> 
     values = logits[said]
     penalty = np.float32(rules.repetition_penalty)
     values = np.where(values < 0.0, values * penalty, values / penalty)
-    values -= np.float32(rules.presence_penalty) + np.float32(rules.frequency_penalty) * counts.astype(np.float32)
-    logits[said] = values
+    less = np.float32(rules.presence_penalty) + np.float32(rules.frequency_penalty) * counts.astype(np.float32)
+    logits[said] = _bounded(values) - _bounded(less)  # infinity less infinity is no number
+
+
+def _bounded(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.clip(values, MASKED, -MASKED)

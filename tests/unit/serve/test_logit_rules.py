@@ -76,6 +76,15 @@ def test_no_temperature_makes_logits_infinite(rules):
     assert np.isfinite(changed).all() and changed.argmax() == (2 if rules.is_neutral else 0)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("frequency_penalty", [3e38, -3e38])
+@pytest.mark.parametrize("repetition_penalty", [1e-45, 3e38])
+def test_no_penalties_together_make_a_logit_that_is_no_number(repetition_penalty, frequency_penalty):
+    rules = LogitRules(repetition_penalty, -frequency_penalty, frequency_penalty)
+    changed = apply_rules(np.array([-9, 0, 9, 8], np.float32), rules, 1e-40, [0, 0, 1, 1, 2, 2, 2], 0, None)
+    assert np.isfinite(changed).all()
+
+
 def test_a_row_where_everything_is_banned_still_has_a_choice():
     rules = LogitRules(bad_words=tuple((token,) for token in range(4)))
     changed = apply_rules(np.zeros(4, np.float32), rules, 1.0, [], 0, None)
