@@ -143,6 +143,11 @@ def test_a_bias_that_says_nothing_clear_is_refused(texts: tuple[str, ...], weigh
         read(embedding_bias_words=words(*texts), embedding_bias_weights=np.array([weights], np.float32))
 
 
+def test_a_seed_under_both_names_is_refused_in_one_sentence() -> None:
+    with pytest.raises(BadRequest, match=r"differ: \[3, 4\]\.$"):
+        read(seed=np.array([[3]], np.uint64), random_seed=np.array([[4]], np.uint64))
+
+
 @pytest.mark.parametrize("drafts", [0, 4])
 def test_b109_guided_decoding_is_refused(drafts: int) -> None:
     with pytest.raises(BadRequest, match="guided_decoding_guide_type is not supported"):
