@@ -21,8 +21,8 @@ from trt_spec.deploy.host.launch import LaunchOptions, running_triton
 from trt_spec.deploy.repository import write_repository
 from trt_spec.spec.medusa import default_choices
 from trt_spec.spec.model import Serve
-from trt_spec.verify.report import check_report
 from trt_spec.verify.run import VerifyOptions, run_verify
+from trt_spec.verify.verdict import check_report
 
 COUNTS = {"total_draft_tokens", "total_accepted_draft_tokens", "acceptance_rate", "draft_rounds"}
 
@@ -71,6 +71,6 @@ def test_clients_find_the_same_models_and_no_invented_counts(
         with pytest.raises(urllib.error.HTTPError):
             post(f"{models}/tensorrt_llm_bls/generate", {**body, "return_log_probs": True})
         url = f"127.0.0.1:{free_ports['grpc_port']}"
-        report = run_verify(VerifyOptions(url, prompts, max_tokens=12, tokenizer_folder=target))
+        report = run_verify(VerifyOptions(url, prompts_path=prompts, max_tokens=12, tokenizer_folder=target))
         check_report(report)
         assert report.lossless and report.speedup is None and report.acceptance.rounds == 0
