@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("unhurried", deadline=None)  # seconds are the machine's, and never assertions
+settings.load_profile("unhurried")
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tiny"
 
