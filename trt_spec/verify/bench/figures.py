@@ -150,7 +150,7 @@ def _draw_positions(axes: Any, report: BenchReport) -> bool:
             _mark(axes, drawn, range(1, len(rates) + 1), rates, f"draft {system}")
             axes.set_xticks(range(1, len(rates) + 1))
             drawn += 1
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(0, 1.05)
     axes.set_xlabel("position of the drafted token")
     axes.set_ylabel("share of rounds that kept it")
     return bool(drawn)
@@ -167,7 +167,7 @@ def _draw_prompts(axes: Any, report: BenchReport) -> bool:
         _mark(axes, index, [x for x, _ in pairs], [y for _, y in pairs], f"draft {system}")
     if rows:
         _log_axis(axes, sorted({x for pairs in rows.values() for x, _ in pairs}))
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(0, 1.05)
     axes.set_xlabel("prompt, tokens")
     axes.set_ylabel("alpha")
     return bool(rows)
@@ -202,9 +202,10 @@ def _draw_concurrency(axes: Any, report: BenchReport) -> bool:
         if report.break_even_concurrency is not None:
             axes.axvline(report.break_even_concurrency, color=_INK, linewidth=1, linestyle="--")
             axes.annotate(
-                f" break-even {report.break_even_concurrency:.1f}",
+                f" break-even {report.break_even_concurrency:.1f} ",
                 (report.break_even_concurrency, axes.get_ylim()[1]),
                 va="top",
+                ha="right" if report.break_even_concurrency > 2 else "left",
                 fontsize=_FONT_POINTS - 1,
             )
     axes.set_xlabel("requests at once")

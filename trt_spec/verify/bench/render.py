@@ -48,7 +48,8 @@ def render_html(report: BenchReport) -> str:
 
 def render_markdown(report: BenchReport) -> str:
     """For a pull request: the verdict, tables and conditions."""
-    lines = [f"## {report.conditions.spec.get('name', '')}: speculation under load", "", f"**{report.verdict}**", ""]
+    name = _escape(str(report.conditions.spec.get("name", "")))
+    lines = [f"## {name}: speculation under load", "", f"**{report.verdict}**", ""]
     if prediction := describe_prediction(report):
         lines += [prediction, ""]
     for table in tabulate(report):
