@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 HTML_FILE, JSON_FILE, MARKDOWN_FILE = "bench.html", "bench.json", "bench.md"
+_TERMINAL_COLUMNS = ("system", "drafted", "at once", "prompt", "temp.", "tokens/s", "speed-up", "predicted", "alpha")
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 
@@ -96,21 +98,20 @@ def print_bench(report: BenchReport, console: Console) -> None:
     """The verdict and the recommended lengths; the rest is in the files."""
     console.print(report.verdict, highlight=False, markup=False)
     for table in tabulate(report):
-        print_table(table, console)
+        print_table(table, console, _TERMINAL_COLUMNS)
     for note in report.notes:
         console.print(note, highlight=False, markup=False)
 
 
-def print_table(table: Table, console: Console) -> None:
-    """One table for the terminal."""
+def print_table(table: Table, console: Console, columns: Collection[str] = ()) -> None:
+    """One table for the terminal; of a wide one, those of ``columns`` that differ between its rows."""
     from rich.markup import escape
     from rich.table import Table as RichTable
 
     shown = RichTable(title=table.title, title_justify="left")
-    # A terminal has not the room for columns that say the same in every row.
-    kept = [i for i in range(len(table.columns)) if i == 0 or len({row[i] for row in table.rows}) > 1] or [0]
-    if len(table.columns) <= 6:
-        kept = list(range(len(table.columns)))
+    kept = list(range(len(table.columns)))
+    if len(kept) > len(columns) > 0:
+        kept = [i for i in kept if table.columns[i] in columns and len({row[i] for row in table.rows}) > 1] or [0]
     for index in kept:
         shown.add_column(table.columns[index], justify="right" if index else "left")
     for row in table.rows:

@@ -74,7 +74,7 @@ def default_sweeps(spec: Spec, *, quick: bool = False) -> Sweeps:
     room = spec.limits.max_input_len
     powers = tuple(1 << bit for bit in range(spec.limits.max_batch_size.bit_length()))
     return Sweeps(
-        draft_len=tuple(range(longest + 1)),
+        draft_len=tuple(n for n in range(longest + 1) if not quick or n in (0, 1, 2, longest) or n % 2 == 0),
         concurrency=powers if not quick else powers[:4],
         prompt_tokens=tuple(n for n in (_QUICK_PROMPT_TOKENS if quick else _PROMPT_TOKENS) if n <= room),
         temperature=() if quick else _TEMPERATURES,

@@ -48,6 +48,11 @@ def test_a_quantised_copy_of_the_target_is_compared_with_coarser_ones(write_spec
     assert resolve_sweeps(spec, []).draft == ()
 
 
+def test_quick_leaves_out_odd_lengths_but_not_the_longest(write_spec):
+    spec = load_spec(write_spec(replace=("max_draft_len: 4", "max_draft_len: 7")))
+    assert resolve_sweeps(spec, [], quick=True).draft_len == (0, 1, 2, 4, 6, 7)
+
+
 def test_named_sweeps_leave_the_others_out(spec):
     assert resolve_sweeps(spec, ["concurrency=1,3", "draft_len"]) == Sweeps((0, 1, 2, 3, 4), (1, 3))
 
