@@ -79,7 +79,7 @@ def _render(name: str, title: str, text: str, draw: Callable[[Any, BenchReport],
         if draw(axes, report):
             handles, labels = axes.get_legend_handles_labels()
             if handles:
-                axes.legend(handles, labels, fontsize=_FONT_POINTS - 1)
+                axes.legend(handles, labels, fontsize=_FONT_POINTS)
         else:
             axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes)
         out = io.StringIO()
@@ -206,7 +206,7 @@ def _draw_concurrency(axes: Any, report: BenchReport) -> bool:
                 (report.break_even_concurrency, axes.get_ylim()[1]),
                 va="top",
                 ha="right" if report.break_even_concurrency > 2 else "left",
-                fontsize=_FONT_POINTS - 1,
+                fontsize=_FONT_POINTS,
             )
     axes.set_xlabel("requests at once")
     axes.set_ylabel("speed-up of a user")
