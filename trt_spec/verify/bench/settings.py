@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from trt_spec.errors import SpecError
 from trt_spec.spec.model import Accept, Spec
+from trt_spec.verify.bench.variants import worse_drafts
 
 SweepName = Literal["draft_len", "concurrency", "prompt_tokens", "temperature", "draft", "accept"]
 SWEEPS: tuple[SweepName, ...] = get_args(SweepName)
@@ -78,18 +79,8 @@ def default_sweeps(spec: Spec, *, quick: bool = False) -> Sweeps:
         concurrency=powers if not quick else powers[:4],
         prompt_tokens=tuple(n for n in (_QUICK_PROMPT_TOKENS if quick else _PROMPT_TOKENS) if n <= room),
         temperature=() if quick else _TEMPERATURES,
-        draft=_worse_drafts(spec),
+        draft=worse_drafts(spec)[-1:] if quick else worse_drafts(spec),
     )
-
-
-def _worse_drafts(spec: Spec) -> tuple[str, ...]:
-    """Coarser quantisations of a draft from the target's own weights: other drafts that need no other checkpoint."""
-    from trt_spec.spec.self_draft import FINEST_FIRST
-
-    draft = spec.draft
-    if draft is None or not draft.is_self or draft.quantization not in FINEST_FIRST:
-        return ()
-    return FINEST_FIRST[FINEST_FIRST.index(draft.quantization) + 1 :]
 
 
 def resolve_sweeps(spec: Spec, texts: Sequence[str], *, quick: bool = False) -> Sweeps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,39 @@ from typing import Any
 from pydantic import ValidationError
 
 from trt_spec.errors import SpecError
+from trt_spec.plan.known_models import load_known_model
 from trt_spec.spec.load import load_spec
 from trt_spec.spec.model import Spec
+from trt_spec.spec.self_draft import FINEST_FIRST
 
 _REMEDY = (
     "Name a quantization (int4), layers:N (the first N of the target's, for a draft of model self), or a spec file "
     "with the same target."
 )
+
+
+_KEPT_LAYERS = 5 / 6  # of the target's: enough that some drafts are still right
+
+
+def worse_drafts(spec: Spec) -> tuple[str, ...]:
+    """Drafts that need no other checkpoint, the worst last: coarser quantisations of a draft from the target's own
+    weights, then some of its layers. Empty for another draft."""
+    draft = spec.draft
+    if draft is None or not draft.is_self or draft.quantization not in FINEST_FIRST:
+        return ()
+    coarser = FINEST_FIRST[FINEST_FIRST.index(draft.quantization) + 1 :]
+    layers = _count_layers(spec.target.model) if draft.layers is None else None
+    return (*coarser, *((f"layers:{int(layers * _KEPT_LAYERS)}",) if layers and layers > 1 else ()))
+
+
+def _count_layers(model: str) -> int | None:
+    """Of a built-in model or a local checkpoint; None where only a download would tell."""
+    known = load_known_model(model)
+    try:
+        config = known.config if known else json.loads(Path(model, "config.json").read_text(encoding="utf-8"))
+        return int(config["num_hidden_layers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def vary_spec(spec: Spec, system: str) -> Spec:
