@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trt_spec.verify.bench.regression import ReportComparison
 from trt_spec.verify.bench.results import BenchPoint, BenchReport
-from trt_spec.verify.bench.settings import SWEEPS
+from trt_spec.verify.bench.settings import PRIMARY, SWEEPS
 from trt_spec.verify.bench.verdict import describe_ratio
 from trt_spec.verify.results import Distribution
 
@@ -63,7 +63,8 @@ def tabulate(report: BenchReport) -> tuple[Table, ...]:
         )
     ]
     for name in SWEEPS:
-        rows = tuple(_row(point) for point in report.points if name in point.sweeps)
+        points = sorted((point for point in report.points if name in point.sweeps), key=_place)
+        rows = tuple(map(_row, points))
         tables.append(Table(TITLES[name], _POINT_COLUMNS, rows))
     tables.append(
         Table(
@@ -76,6 +77,14 @@ def tabulate(report: BenchReport) -> tuple[Table, ...]:
         )
     )
     return tuple(table for table in tables if table.rows)
+
+
+def _place(point: BenchPoint) -> tuple[float, ...]:
+    """Rows of one load stand together, by rising draft length, the server's own choice last; systems as they ran."""
+    setting = point.setting
+    length = float("inf") if setting.num_draft_tokens is None else setting.num_draft_tokens
+    is_other = setting.system != PRIMARY
+    return (is_other, setting.prompt_tokens or 0, setting.temperature or 0.0, setting.concurrency, length)
 
 
 def _row(point: BenchPoint) -> tuple[str, ...]:

@@ -63,6 +63,12 @@ def test_lost_requests_are_shown(make_report, load_of):
     assert table.rows[0][table.columns.index("not answered")] == "3"  # of 18 answers in 3 blocks
 
 
+def test_rows_of_one_load_stand_together_by_draft_length(make_report):
+    table = next(table for table in tabulate(make_report()) if table.title == "Concurrency")
+    rows = [(int(row[2]), int(row[1])) for row in table.rows]
+    assert rows == sorted(rows)
+
+
 def test_markdown_tables_are_whole(make_report):
     text = render_markdown(make_report())
     rows = [line for line in text.splitlines() if line.startswith("| ")]
