@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trt_spec.errors import EnvironmentMissing, SpecError, TrtspecError
+from trt_spec.plan.openai_launch import EXTRA, PACKAGES
 from trt_spec.serve.contract import STREAMING_MODEL
 
 if TYPE_CHECKING:
@@ -65,10 +66,10 @@ def check_installed() -> None:
     """Raise EnvironmentMissing unless the packages of the extra are there."""
     from importlib.util import find_spec
 
-    names = ("starlette", "uvicorn", "httptools", "jinja2", "grpc", "tritonclient", "tokenizers", "prometheus_client")
-    if missing := [name for name in names if find_spec(name) is None]:
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise EnvironmentMissing(
-            f"The OpenAI endpoint needs {', '.join(missing)}.", remedy="Install it with: pip install 'trtspec[openai]'."
+            f"The OpenAI endpoint needs the Python packages {', '.join(missing)}.",
+            remedy=f"Install them with: {EXTRA}.",
         )
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from trt_spec.errors import SpecError
 from trt_spec.openai.api_error import ApiError
-
-VARIABLE = "TRTSPEC_API_KEYS"
+from trt_spec.plan.openai_launch import API_KEYS_VARIABLE
 
 
 class ApiKeys:
@@ -37,7 +36,7 @@ class ApiKeys:
 
 def load_api_keys(file: Path | None, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Keys of a file, one a line, and those of TRTSPEC_API_KEYS, separated by commas. SpecError for an empty file."""
-    found = [key.strip() for key in environment.get(VARIABLE, "").split(",")]
+    found = [key.strip() for key in environment.get(API_KEYS_VARIABLE, "").split(",")]
     if file is not None:
         try:
             lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]

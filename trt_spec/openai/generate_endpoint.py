@@ -183,10 +183,11 @@ class GenerateEndpoint(ABC):
             await exchange.send_event(error.body())  # the status is out already: clients find the object in the stream
         await exchange.end_events()
 
-    async def _plan_all(self, asked: Shared, prompts: Sequence[str], max_tokens: int | None, param: str) -> Plan:
+    async def _plan_all(
+        self, asked: Shared, prompts: Sequence[str], max_tokens: int | None, log_probs: bool, param: str
+    ) -> Plan:
         """Generations of all choices of all prompts, in their order."""
         connection, generations, prompt_tokens = self._service.connection, [], 0
-        log_probs = getattr(asked, "logprobs", None) not in (None, False)
         for prompt in prompts:
             generation = await plan_generation(
                 asked,
@@ -232,7 +233,7 @@ class ChatEndpoint(GenerateEndpoint):
             )
         limits = await service.connection.limits()
         prompt = await render_chat(asked, service.templates, limits, service.vocabulary, service.settings.max_messages)
-        return await self._plan_all(asked, [prompt], next(iter(given), None), "messages")
+        return await self._plan_all(asked, [prompt], next(iter(given), None), bool(asked.logprobs), "messages")
 
 
 class CompletionEndpoint(GenerateEndpoint):
@@ -255,7 +256,7 @@ class CompletionEndpoint(GenerateEndpoint):
             raise bad_request("echo with logprobs is not supported: the prompt's are not computed.", "echo")
         prompts = completion_prompts(asked, self._service.vocabulary, self._service.settings.max_choices)
         max_tokens = DEFAULT_COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens
-        plan = await self._plan_all(asked, prompts, max_tokens, "prompt")
+        plan = await self._plan_all(asked, prompts, max_tokens, asked.logprobs is not None, "prompt")
         if not asked.echo:
             return plan
         echoes = [prompt for prompt in prompts for _ in range(asked.choices)]
