@@ -48,7 +48,7 @@ class ChatTemplates:
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, "jinja2.ext.loopcontrols"]
         )
         environment.filters["tojson"] = _to_json
-        environment.globals |= {"raise_exception": _raise, "strftime_now": _strftime_now}
+        environment.globals |= {"raise_exception": _raise, "strftime_now": _strftime_now, "dict": _make_dict}
         self._tokens = dict(tokens)
         self._templates = {name: _compile(environment, name, source) for name, source in sources.items()}
 
@@ -173,6 +173,11 @@ def _to_json(
 
 def _raise(message: str) -> NoReturn:
     raise _TemplateRefusal(message)
+
+
+def _make_dict(*pairs: Any, **values: Any) -> dict[Any, Any]:
+    """A function in place of the class, whose attributes are nothing for a template."""
+    return dict(*pairs, **values)
 
 
 def _strftime_now(pattern: str) -> str:

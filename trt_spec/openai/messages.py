@@ -25,7 +25,9 @@ def _template_message(message: Message, where: str) -> dict[str, Any]:
         raise bad_request(f"{where}.tool_calls: only an assistant calls tools.", f"{where}.tool_calls")
     if message.role == "tool" and not message.tool_call_id:
         raise bad_request(f"{where}.tool_call_id is missing.", f"{where}.tool_call_id", "missing_required_parameter")
-    values: dict[str, Any] = {"role": ROLES.get(message.role, message.role), "content": content}
+    values: dict[str, Any] = {"role": ROLES.get(message.role, message.role)}
+    if content is not None:  # templates take a missing key better than one without a value
+        values["content"] = content
     for name in ("name", "tool_call_id"):
         if (value := getattr(message, name)) is not None:
             values[name] = value

@@ -20,9 +20,9 @@ async def render_chat(
     if len(asked.messages) > max_messages:
         raise bad_request(f"There are {len(asked.messages)} messages, expected at most {max_messages}.", "messages")
     messages = template_messages(asked.messages)
-    chars = sum(len(message["content"] or "") for message in messages)
-    for message in messages:
-        check_length(message["content"] or "", limits, vocabulary, "messages")
+    contents = [message.get("content", "") for message in messages]
+    for content in contents:
+        check_length(content, limits, vocabulary, "messages")
     tools = [] if asked.tool_choice == "none" else [tool.model_dump() for tool in asked.tools or ()]
 
     def render() -> str:
@@ -34,7 +34,7 @@ async def render_chat(
             extra=asked.chat_template_kwargs,
         )
 
-    return render() if chars <= MANY_CHARS else await asyncio.to_thread(render)
+    return render() if sum(map(len, contents)) <= MANY_CHARS else await asyncio.to_thread(render)
 
 
 def completion_prompts(asked: CompletionRequest, vocabulary: Vocabulary, max_prompts: int) -> list[str]:
