@@ -76,7 +76,7 @@ def test_no_body_breaks_it(make_client, path):
         client = make_client()
         seen = set()
 
-        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
         @given(bodies(PATHS[path]))
         def fuzz(body):
             content = json.dumps(body).encode()

@@ -51,8 +51,12 @@ def test_a_stream_has_the_published_form(chat, complete):
         assert [choice.finish_reason for choice in of_choice][-1] == "stop"
     assert chunks[-1].usage.completion_tokens == 20 and not chunks[-1].choices
     assert len({chunk.id for chunk in chunks}) == 1
-    pieces = [Completion.model_validate(chunk) for chunk in events(complete(stream=True, echo=True))]
-    assert "".join(piece.choices[0].text for piece in pieces) == "helloHello you."
+    *pieces, last = events(complete(stream=True, echo=True))
+    assert Completion.model_validate(last).choices[0].finish_reason == "stop"
+    for piece in pieces:  # the published type knows no chunk but the last one; OpenAI sends null as well
+        assert piece["choices"][0]["finish_reason"] is None
+        Completion.model_validate({**piece, "choices": [{**piece["choices"][0], "finish_reason": "stop"}]})
+    assert "".join(piece["choices"][0]["text"] for piece in [*pieces, last]) == "helloHello you."
 
 
 SENT = [

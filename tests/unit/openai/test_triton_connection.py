@@ -114,7 +114,7 @@ def test_every_status_of_triton_has_one_of_http(status, ready, expected, said):
 
 
 def test_an_answer_that_does_not_come_is_given_up():
-    with pytest.raises(ApiError, match="no whole answer within 0.2 s") as caught:
+    with pytest.raises(ApiError, match="no whole answer") as caught:
         with_server(Server(pause_s=30.0), read_all, timeout_s=0.2)
     assert caught.value.status == 504
 
