@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -17,8 +18,12 @@ from trt_spec.serve.contract import STREAMING_MODEL
 
 _LOOPBACK = re.compile(r"^(localhost|127\.|\[?::1\]?)")
 _PROBE_TIMEOUT_S = 5.0
-# With it an error of the model ends the stream with its gRPC status; else it is a text without a code (Triton 24.08).
-_METADATA = (("triton_grpc_error", "true"),)
+# An error in a stream is a text without a code. (The metadata triton_grpc_error gives one, but Triton 24.10 aborts when
+# such streams fail and are cancelled at once: measured.) So it is told by what the orchestrator says; all else is a
+# fault of the request.
+_BUSY = re.compile(r"requests are waiting already|Exceeds maximum queue size", re.IGNORECASE)
+_AWAY = re.compile(r"^(the server is stopping|cancelled)|is not (found|ready)|unloaded", re.IGNORECASE)
+_FAILED = re.compile(r"^(the target engine|the orchestrator) failed|^(Stub|Failed to process)", re.IGNORECASE)
 _ANSWERS = "Try again; the server's log says more."
 
 
@@ -81,22 +86,42 @@ class TritonConnection:
 
     async def generate(self, request_id: str, values: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
         """The pieces of one answer; closing the iterator early cancels the work in Triton."""
-        call = self._stub.ModelStreamInfer(metadata=_METADATA, timeout=self._timeout_s)
+        call = self._stub.ModelStreamInfer(timeout=self._timeout_s)
         try:
             await call.write(build_request(service_pb2, request_id, values))
             await call.done_writing()
             while (message := await call.read()) is not grpc.aio.EOF:
-                if message.error_message:  # of a server that does not know the metadata
-                    raise bad_request(message.error_message)
+                if message.error_message:
+                    await call.read()  # the end: a stream that is over must not be cancelled as well
+                    raise self._explain_words(message.error_message)
                 piece = read_piece(message.infer_response)
                 yield piece
                 if piece.is_final:
+                    await call.read()
                     return
             raise await self._explain(grpc.aio.AioRpcError(await call.code(), (), (), await call.details()))
         except grpc.aio.AioRpcError as error:
             raise await self._explain(error) from None
+        except asyncio.InvalidStateError:  # the call ended before all was sent
+            raise await self._explain(grpc.aio.AioRpcError(await call.code(), (), (), await call.details())) from None
         finally:
-            call.cancel()
+            if not call.done():
+                call.cancel()
+
+    def _explain_words(self, said: str) -> ApiError:
+        """The error of what Triton or the orchestrator says in a stream."""
+        words = " ".join(said.split())[:1000]
+        if _BUSY.search(words):
+            return busy(f"Triton takes no more requests now: {words}")
+        if _AWAY.search(words):
+            return self._away()
+        if _FAILED.search(words):
+            return _engine_failed(words)
+        return bad_request(words)
+
+    def _away(self) -> ApiError:
+        self._limits = None
+        return unavailable(f"Triton on {self.address} does not answer now. {_ANSWERS}")
 
     async def _explain(self, error: grpc.aio.AioRpcError) -> ApiError:
         code, words = error.code(), " ".join((error.details() or "").split())[:1000]
@@ -108,9 +133,12 @@ class TritonConnection:
         if code == grpc.StatusCode.UNAVAILABLE and await self.is_ready():
             return busy(f"Triton takes no more requests now: {words}")  # a server that answers is full, not away
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.CANCELLED):
-            self._limits = None
-            return unavailable(f"Triton on {self.address} does not answer now. {_ANSWERS}")
-        return ApiError(500, f"The engine failed: {words}", kind=SERVER, code="engine_failed")
+            return self._away()
+        return _engine_failed(words)
+
+
+def _engine_failed(words: str) -> ApiError:
+    return ApiError(500, f"The engine failed: {words}", kind=SERVER, code="engine_failed")
 
 
 def _read_limits(parameters: Mapping[str, Any]) -> Limits:

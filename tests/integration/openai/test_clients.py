@@ -97,7 +97,9 @@ def test_openais_errors_are_its_own(client):
 
 
 def test_openai_speculation_on_request(client):
-    answer = client.chat.completions.create(model=MODEL, messages=HI, extra_body={"speculation": True}, **GREEDY)
+    answer = client.chat.completions.create(
+        model=MODEL, messages=HI, extra_body={"speculation": True, "num_draft_tokens": 4}, **GREEDY
+    )
     (told,) = answer.model_extra["speculation"]
     assert told["total_draft_tokens"] == sum(told["round_draft_tokens"]) > 0
     assert told["draft_rounds"] == len(told["round_draft_tokens"])

@@ -9,9 +9,14 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from trt_spec.openai.api_error import ApiError
 from trt_spec.openai.triton_connection import Limits, TritonConnection
+from trt_spec.serve.admission import Admission
 
 VALUES = {"text_input": "hi", "max_tokens": 3}
 LIMITS = {"max_input_len": 10, "max_output_len": 5, "max_seq_len": 20, "max_draft_len": 2}
+
+
+class Refusal(str):
+    """An error as the orchestrator's client sees it: words in the stream."""
 
 
 class Server(service_pb2_grpc.GRPCInferenceServiceServicer):
@@ -37,6 +42,9 @@ class Server(service_pb2_grpc.GRPCInferenceServiceServicer):
                 self.ids.append(request.id)
                 for place, piece in enumerate(self.pieces):
                     await asyncio.sleep(self.pause_s)
+                    if isinstance(piece, Refusal):
+                        yield service_pb2.ModelStreamInferResponse(error_message=piece)
+                        return
                     if isinstance(piece, tuple):
                         await context.abort(*piece)
                     response = service_pb2.ModelInferResponse()
@@ -81,7 +89,7 @@ def test_pieces_come_until_the_final_one():
     servicer = Server(["a", "", "é"])
     assert with_server(servicer, read_all) == ["a", "", "é"]
     assert servicer.ids == ["id-1"]
-    assert servicer.metadata["triton_grpc_error"] == "true"
+    assert "triton_grpc_error" not in servicer.metadata  # it lets Triton 24.10 abort
 
 
 def test_limits_are_those_of_the_deployment():
@@ -111,6 +119,36 @@ def test_every_status_of_triton_has_one_of_http(status, ready, expected, said):
     assert caught.value.status == expected
     assert ("the very words" in str(caught.value)) == (expected != 503)
     assert ("Retry-After" in caught.value.headers) == (expected in (429, 503))
+
+
+async def _busy_words():
+    with Admission(0, 0, None, lambda running, waiting: None).arrival():
+        pass
+
+
+def test_the_words_of_a_full_queue_are_those_of_the_orchestrator():
+    with pytest.raises(Exception, match="waiting already") as caught:
+        asyncio.run(_busy_words())
+    with pytest.raises(ApiError) as refused:
+        with_server(Server([Refusal(caught.value)]), read_all)
+    assert refused.value.status == 429
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("max_tokens is 61, expected 1 to 60.", 400),
+        ("the server is stopping", 503),
+        ("Request for unknown model: 'ensemble' is not found", 503),
+        ("the target engine failed: out of memory", 500),
+        ("the orchestrator failed: x", 500),
+    ],
+)
+@pytest.mark.parametrize("said", [[], ["word"]])
+def test_words_of_the_orchestrator_have_a_status(words, expected, said):
+    with pytest.raises(ApiError) as caught:
+        with_server(Server([*said, Refusal(words)]), read_all)
+    assert caught.value.status == expected
 
 
 def test_an_answer_that_does_not_come_is_given_up():
