@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
-# Two images: `serve` runs a deployment on a GPU host, `cpu` rehearses one without a GPU.
+# Three images: `serve` runs a deployment on a GPU host, `cpu` rehearses one without a GPU, `openai` speaks the OpenAI
+# API in front of either.
 # The defaults are those of the default TensorRT-LLM profile; a test holds them equal.
 ARG TRITON_TAG=26.07
 ARG TENSORRT_LLM=1.2.1
@@ -30,6 +31,31 @@ EXPOSE 8000 8001 8002
 HEALTHCHECK --interval=10s --timeout=10s --start-period=180s --retries=3 \
     CMD ["python3", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['HTTP_PORT'] + '/v2/health/ready', timeout=9)"]
 ENTRYPOINT ["trtspec"]
+CMD ["--help"]
+
+FROM python:${PYTHON_TAG} AS install-openai
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY build build
+COPY trt_spec trt_spec
+RUN python3 -m venv /opt/trtspec \
+ && /opt/trtspec/bin/pip install --no-cache-dir '.[openai]'
+
+FROM python:${PYTHON_TAG} AS openai
+LABEL org.opencontainers.image.title="trtspec OpenAI endpoint" \
+      org.opencontainers.image.description="The OpenAI API in front of a Triton that serves a repository of trtspec" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=install-openai /opt/trtspec /opt/trtspec
+ENV PATH=/opt/trtspec/bin:${PATH} \
+    PYTHONDONTWRITEBYTECODE=1 \
+    TRTSPEC_OPENAI_HOST=0.0.0.0 \
+    TRTSPEC_OPENAI_PORT=9000
+USER 1000:1000
+WORKDIR /tmp
+EXPOSE 9000
+HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=3 \
+    CMD ["python3", "-c", "import os, urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:' + os.environ['TRTSPEC_OPENAI_PORT'] + '/health', timeout=9)"]
+ENTRYPOINT ["python3", "-m", "trt_spec.openai"]
 CMD ["--help"]
 
 # A deployment brings its own code, so NVIDIA's image needs nothing more: the workspace is mounted, not copied.

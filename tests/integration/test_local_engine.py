@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,12 @@ import pytest
 import tritonclient.grpc as grpcclient
 from tritonclient.utils import np_to_triton_dtype
 
-from trt_spec.deploy.deployment import Deployment, EngineDeployment
+from trt_spec.deploy.deployment import Deployment
 from trt_spec.deploy.dialect import load_dialect
-from trt_spec.deploy.host.launch import LaunchOptions, running_triton
-from trt_spec.deploy.host.ports import find_free_ports
+from trt_spec.deploy.host.server import RunningServer
 from trt_spec.deploy.pbtxt import parse_pbtxt, render_pbtxt
 from trt_spec.deploy.repository import write_repository
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL
-from trt_spec.spec.model import Serve
 
 PROMPT = [5, 6, 7, 8]
 
@@ -35,31 +34,19 @@ class Served:
 
 @pytest.fixture(scope="module", params=["0.18.2", "1.2.1"])
 def served(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, build_tiny_engine: Callable[..., Path]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    build_tiny_engine: Callable[..., Path],
+    tiny_deployment: Callable[..., Deployment],
+    serving: Callable[[Path], AbstractContextManager[RunningServer]],
 ) -> Iterator[Served]:
-    target = build_tiny_engine("pair-target", speculative_decoding_mode=2)
     draft = build_tiny_engine("pair-draft", max_draft_len=0, speculative_decoding_mode=1)
-    deployment = Deployment(
-        name="pair",
-        id="0",
-        tensorrt_llm=request.param,
-        target=EngineDeployment(str(target), target, kv_cache_tokens=512),
-        draft=EngineDeployment(str(draft), draft, kv_cache_tokens=512),
-        tokenizer_dir=target,
-        max_draft_len=4,
-        max_input_len=64,
-        max_output_len=32,
-        max_seq_len=128,
-        max_batch_size=4,
-        vocab_size=320,
-        draft_vocab_size=320,
-    )
+    deployment = tiny_deployment(request.param, draft=draft)
     repository = write_repository(deployment, tmp_path_factory.mktemp("local") / "repository")
     for model in (TARGET_MODEL, DRAFT_MODEL):
         file = repository / model / "config.pbtxt"
         file.write_text(render_pbtxt(replace(parse_pbtxt(file.read_text()), decoupled=True)))
-    options = LaunchOptions(repository, repository.parent, serve=Serve(**find_free_ports()), timeout_s=120)
-    with running_triton(options) as server:
+    with serving(repository) as server:
         yield Served(server.grpc_url, request.param)
 
 

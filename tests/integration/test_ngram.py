@@ -2,16 +2,13 @@
 
 import pytest
 
-from trt_spec.build.run import BuildOptions, run_build
 from trt_spec.deploy.check.options import CheckOptions
 from trt_spec.deploy.check.run import inspect_repository
 from trt_spec.deploy.host.launch import running_triton
 from trt_spec.deploy.host.ports import find_free_ports
-from trt_spec.deploy.workspace import deploy_workspace, resolve_launch
-from trt_spec.plan.workspace import Workspace
+from trt_spec.deploy.workspace import resolve_launch
 from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.serve.tokens import TextTokenizer
-from trt_spec.spec.load import load_spec
 from trt_spec.verify.client import TritonClient
 
 MAX_DRAFT_LEN = 4
@@ -19,18 +16,8 @@ PROMPTS = ("one two one two one two", "def add(a, b):", "naïve café", "1 + 1 =
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, tiny_models):
-    root = tmp_path_factory.mktemp("ngram")
-    spec_file = root / "ngram.yaml"
-    spec_file.write_text(
-        f"name: ngram\nbackend: onnx\ntarget: {{model: {tiny_models}/target}}\n"
-        f"speculation: {{mode: ngram, max_draft_len: {MAX_DRAFT_LEN}}}\n"
-        "limits: {max_batch_size: 4, max_input_len: 64, max_output_len: 60}\n"
-    )
-    place, spec = Workspace(root / "work"), load_spec(spec_file)
-    run_build(BuildOptions(spec, place, cache_dir=root / "cache"), lambda _text, _fraction: None)
-    deploy_workspace(place, spec)
-    return place
+def place(deploy_spec):
+    return deploy_spec(speculation={"mode": "ngram", "max_draft_len": MAX_DRAFT_LEN})
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +38,7 @@ def test_the_output_is_the_targets_and_look_up_finds_drafts(client, tiny):
     drafted = accepted = 0
     for text in PROMPTS:
         direct = client.generate_from_ids(TARGET_MODEL, tokenizer.encode(text), 60, (315, 316), label=text)
-        for draft_tokens in (1, MAX_DRAFT_LEN):
+        for draft_tokens in (1, MAX_DRAFT_LEN, None):  # None adapts
             answer = client.infer(text, 60, draft_tokens, label=text)
             assert answer.output_ids == tuple(direct)
             drafted += sum(r.drafted for r in answer.rounds)

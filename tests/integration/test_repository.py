@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trt_spec.deploy.deployment import Deployment, EngineDeployment
+from trt_spec.deploy.deployment import Deployment
 from trt_spec.deploy.example import plan_manifest
 from trt_spec.deploy.host.launch import LaunchOptions, running_triton
 from trt_spec.deploy.host.server import RunningServer
@@ -42,48 +42,27 @@ def call(server: RunningServer, path: str, body: dict[str, Any] | None = None) -
     ("version", "seed", "inputs", "outputs"), [("0.18.2", "random_seed", 53, 12), ("1.2.1", "seed", 62, 21)]
 )
 def test_every_model_loads_and_answers(
-    tmp_path: Path,
-    free_ports: dict[str, int],
-    build_tiny_engine: Callable[..., Path],
+    served_in_dialect: Callable[[str], RunningServer],
+    tiny_deployment: Callable[..., Deployment],
     version: str,
     seed: str,
     inputs: int,
     outputs: int,
 ) -> None:
-    target, draft = build_tiny_engine("pair-target"), build_tiny_engine("pair-draft")
-    deployment = Deployment(
-        name="tiny pair",
-        id="0123",
-        tensorrt_llm=version,
-        target=EngineDeployment(str(target), target, kv_cache_tokens=512),
-        draft=EngineDeployment(str(draft), draft, kv_cache_tokens=512),
-        tokenizer_dir=target,
-        max_draft_len=4,
-        max_input_len=64,
-        max_output_len=32,
-        max_seq_len=128,
-        max_batch_size=4,
-        vocab_size=320,
-        draft_vocab_size=320,
-        gathers_logits=True,
-    )
-    repository = write_repository(deployment, tmp_path / "work space" / "repository")
-    options = LaunchOptions(
-        repository=repository, workspace=repository.parent, serve=Serve(**free_ports), timeout_s=120
-    )
-    with running_triton(options) as server:
-        for model in MODELS:
-            loaded = call(server, f"{model}/config")
-            assert loaded["model_transaction_policy"]["decoupled"] == (model == "ensemble")
-            if model in ENGINE_MODELS:
-                assert (len(loaded["input"]), len(loaded["output"])) == (inputs, outputs)
-        for model in ("tensorrt_llm_bls", "ensemble"):
-            body = {"text_input": "hello", "max_tokens": 8, seed: 1, "return_perf_metrics": True}
-            answer = call(server, f"{model}/generate", body)
-            assert isinstance(answer["text_output"], str)
-            assert answer["total_draft_tokens"] > 0
-            assert answer["draft_rounds"] >= 1
-    write_repository(deployment, repository)  # what Python compiled while it served is no change of the user's
+    server = served_in_dialect(version)
+    for model in MODELS:
+        loaded = call(server, f"{model}/config")
+        assert loaded["model_transaction_policy"]["decoupled"] == (model == "ensemble")
+        if model in ENGINE_MODELS:
+            assert (len(loaded["input"]), len(loaded["output"])) == (inputs, outputs)
+    for model in ("tensorrt_llm_bls", "ensemble"):
+        body = {"text_input": "hello", "max_tokens": 8, seed: 1, "return_perf_metrics": True}
+        answer = call(server, f"{model}/generate", body)
+        assert isinstance(answer["text_output"], str)
+        assert answer["total_draft_tokens"] > 0
+        assert answer["draft_rounds"] >= 1
+    # What Python compiled while it served is no change of the user's.
+    write_repository(tiny_deployment(version, gathers_logits=True), Path(server.repository))
 
 
 def stream(server: RunningServer, body: dict[str, Any]) -> list[dict[str, Any]]:

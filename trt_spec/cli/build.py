@@ -47,6 +47,7 @@ def command(
     if spec is None:
         raise click.UsageError("Missing argument 'SPEC': the file that says what to build.")
     from trt_spec.build.run import BuildOptions, run_build
+    from trt_spec.cli.next_command import next_command
     from trt_spec.cli.progress import StepProgress
     from trt_spec.plan.workspace import resolve_workspace
     from trt_spec.spec.load import load_spec
@@ -69,7 +70,7 @@ def command(
     if result.manifest is not None:
         for role in result.manifest.engines:
             click.echo(f"  {role:7} {options.workspace.engine(role)}", err=True)
-        click.echo(f"Next: trtspec deploy {spec}", err=True)
+        click.echo(f"Next: {next_command('deploy', spec, workspace)}", err=True)
 
 
 def _preview(options: Any, print_script: bool, as_json: bool) -> None:

@@ -41,8 +41,10 @@ def command(max_tokens: int, prompts: Path | None, as_json: bool) -> None:
     from trt_spec.spec.load import load_spec
     from trt_spec.spec.presets import load_preset, write_preset
     from trt_spec.verify.deployment import resolve_options
+    from trt_spec.verify.lossless.probes import ProbeOptions
     from trt_spec.verify.report import print_report, render_json
     from trt_spec.verify.run import run_verify
+    from trt_spec.verify.under_load import UnderLoadOptions
     from trt_spec.verify.verdict import check_report
 
     find_triton()  # before anything is downloaded
@@ -66,6 +68,8 @@ def command(max_tokens: int, prompts: Path | None, as_json: bool) -> None:
             prompts_path=prompts,
             max_tokens=max_tokens,
             measure_draft_alone=True,
+            probes=ProbeOptions(samples=0, noise_prompts=0),
+            under_load=UnderLoadOptions(requests=0),
             command=shlex.join(["trtspec", *sys.argv[1:]]),
         )
         report = run_verify(options, progress=lambda text: _say(f"verify   {text}"))

@@ -32,6 +32,7 @@ def command(spec: Path, workspace: Path | None, to: TargetName, as_json: bool) -
 
     Backends engine and onnx must be built first; llmapi needs no build.
     """
+    from trt_spec.cli.next_command import next_command
     from trt_spec.deploy.launch_files import deploy_to
     from trt_spec.deploy.ownership import read_marker
     from trt_spec.plan.workspace import resolve_workspace
@@ -58,7 +59,7 @@ def command(spec: Path, workspace: Path | None, to: TargetName, as_json: bool) -
     if loaded.backend == "llmapi":
         _print_llmapi(loaded)
     if loaded.backend != "llmapi" or deployed.folder is not None:  # else no recorded container could be started
-        click.echo(_next_step(spec, deployed, to), err=True)
+        click.echo(_next_step(next_command("serve", spec, workspace), deployed, to), err=True)
 
 
 def _print_llmapi(spec: Spec) -> None:
@@ -69,12 +70,12 @@ def _print_llmapi(spec: Spec) -> None:
     click.echo("compare/ beside it serves the same models with trtllm-serve and vLLM.", err=True)
 
 
-def _next_step(spec: Path, deployed: Deployed, to: str) -> str:
+def _next_step(serve: str, deployed: Deployed, to: str) -> str:
     if deployed.folder is None:
-        return f"Start it with: trtspec serve {shlex.quote(str(spec))}"
+        return f"Start it with: {serve}"
     folder = shlex.quote(str(deployed.folder))
     start = {
-        "triton": f"trtspec serve {shlex.quote(str(spec))}, or by hand: {folder}/launch.sh",
+        "triton": f"{serve}, or by hand: {folder}/launch.sh",
         "compose": f"docker compose --project-directory {folder} up --detach --wait",
         "k8s": f"kubectl apply -k {folder}",
         "slurm": f"sbatch {folder}/trtspec.sbatch",

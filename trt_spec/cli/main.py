@@ -31,6 +31,7 @@ VERBS = (
     Verb("serve", "Start Triton on a deployed spec and wait until it is ready."),
     Verb("stop", "Stop the Triton server that serve started."),
     Verb("verify", "Prove that speculation is lossless and accepted, and measure its speed."),
+    Verb("bench", "Measure what draft length, load and prompts do to speed and acceptance."),
     Verb("prove", "Replay the table of engine behaviours on a running server: which hold there?"),
     Verb("demo", "The whole pipeline on a real language model, on this CPU."),
 )

@@ -23,6 +23,7 @@ _NEWS_EVERY_S = 5.0
 @click.option("--http-port", type=_PORT, help="Port of HTTP.  [default: the spec's]")
 @click.option("--grpc-port", type=_PORT, help="Port of gRPC.  [default: the spec's]")
 @click.option("--metrics-port", type=_PORT, help="Port of the metrics.  [default: the spec's]")
+@click.option("--openai-port", type=_PORT, help="Port of the OpenAI API, served beside Triton.  [default: the spec's]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), help="Seconds to wait for the models to load.")
 def command(target: Path, workspace: Path | None, detach: bool, timeout_s: float | None, **listen: Any) -> None:
     """Serve a deployed SPEC, or any model repository REPO, and stop it at Ctrl-C.
@@ -76,3 +77,5 @@ def _print_endpoints(server: RunningServer) -> None:
     click.echo(f"  HTTP     {server.http_url}", err=True)
     click.echo(f"  gRPC     {server.grpc_url}", err=True)
     click.echo(f"  metrics  {server.metrics_url}", err=True)
+    if server.openai_url is not None:
+        click.echo(f"  OpenAI   {server.openai_url}/v1", err=True)

@@ -39,6 +39,7 @@ from trt_spec.plan.launch import plan_launch
 from trt_spec.plan.llmapi import plan_llmapi
 from trt_spec.plan.llmapi_launch import plan_llmapi_launch
 from trt_spec.plan.manifest import Manifest, resolve_deployment_id
+from trt_spec.plan.openai_launch import BUILD_IMAGE, IMAGE, MODULE
 from trt_spec.plan.placement import plan_placement
 from trt_spec.plan.toolchain import resolve_profile
 from trt_spec.plan.workspace import Workspace
@@ -117,7 +118,7 @@ def deploy_to(place: Workspace, spec: Spec, to: TargetName) -> Deployed:
         repository = write_repository(deployment, partial / place.repository.name)
         texts = host.render(replace(target, repository_digest=digest_owned(repository)))
         write_texts(partial, texts)
-    notes = _judge_ports(spec) if host.is_confined else ()
+    notes = (*_judge_ports(spec), *_describe_image(spec)) if host.is_confined else _describe_endpoint(spec)
     return Deployed(folder / place.repository.name, folder, tuple(texts), notes)
 
 
@@ -128,7 +129,7 @@ def _deploy_script(place: Workspace, manifest: Manifest, target: GpuTarget, fold
         check_replaceable(folder, FILES_KIND)
         repository = write_repository(deployment, place.repository)
         write_owned_folder(folder, FILES_KIND, texts, _about(target))
-    return Deployed(repository, folder, tuple(texts))
+    return Deployed(repository, folder, tuple(texts), _describe_endpoint(manifest.spec))
 
 
 def _deploy_llmapi(place: Workspace, spec: Spec, folder: Path) -> Deployed:
@@ -148,12 +149,30 @@ def _deploy_llmapi(place: Workspace, spec: Spec, folder: Path) -> Deployed:
 
 
 def _judge_ports(spec: Spec) -> tuple[str, ...]:
-    low = [f"serve.{name}_port {port}" for name, port in spec.serve.ports.items() if port < FIRST_FREE_PORT]
+    low = [f"serve.{name}_port {port}" for name, port in spec.serve.all_ports.items() if port < FIRST_FREE_PORT]
     if not low:
         return ()
     return (
         f"{' and '.join(low)}: below {FIRST_FREE_PORT}, where user {USER_ID} without capabilities may listen only if "
         "the container's net.ipv4.ip_unprivileged_port_start allows it.",
+    )
+
+
+def _describe_image(spec: Spec) -> tuple[str, ...]:
+    if spec.serve.openai_port is None:
+        return ()
+    return (
+        f"serve.openai_port: the endpoint's image is {IMAGE}, made from trtspec's source by `{BUILD_IMAGE}`; NVIDIA's "
+        "container has none of it.",
+    )
+
+
+def _describe_endpoint(spec: Spec) -> tuple[str, ...]:
+    if spec.serve.openai_port is None:
+        return ()
+    return (
+        "serve.openai_port: these launch files start Triton alone; `trtspec serve` starts the endpoint too, and "
+        f"`python -m {MODULE}` starts it beside a Triton that runs.",
     )
 
 

@@ -63,6 +63,11 @@ def resolve_launch(
         check_deployed(place, spec)
     given = {name: value for name, value in listen.items() if value is not None}
     serve = (Serve() if spec is None else spec.serve).model_copy(update=given)
+    if serve.openai_port is not None and spec is not None and spec.backend == "llmapi":
+        raise SpecError(
+            "--openai-port is for backends engine and onnx: a model of backend llmapi is not trtspec's.",
+            remedy="Leave it out; trtllm-serve gives such a model the OpenAI API.",
+        )
     if timeout_s is None:
         timeout_s = READY_TIMEOUT_S if gpu_host is None else gpu_host.timeout_s
     return LaunchOptions(repository, root, serve, timeout_s, gpu_host=gpu_host)

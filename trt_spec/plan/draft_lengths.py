@@ -9,8 +9,9 @@ from trt_spec.spec.model import Spec
 LONGEST_TABLE = 64
 """Requests in flight that get a length of their own; beyond them the last one stands until times are measured."""
 CPU_LOSES_AT = 8
-"""Requests in flight at which drafting loses on a CPU: measured on 2 cores for SmolLM2-135M with its int8 copy as draft
-(docs/explanation/drafting.md). Verifying several tokens of that many sequences computes more than memory can hide."""
+"""Requests in flight at which drafting loses on a CPU, by steps measured on 2 cores for SmolLM2-135M with its int8 copy
+as draft (docs/explanation/drafting.md). Verifying several tokens of so many sequences computes more than memory
+hides."""
 
 
 def plan_draft_lengths(best: Callable[[int], int], max_batch_size: int) -> tuple[int, ...]:

@@ -161,7 +161,7 @@ def _explain_draft_lengths(plan: Plan) -> tuple[Explanation, ...]:
         formula, source = "max_draft_len throughout: no speed is predicted", "docs/explanation/drafting.md"
     else:
         formula = f"from max_draft_len evenly down to 0 at {CPU_LOSES_AT} requests in flight"
-        source = "measured on 2 CPU cores, docs/explanation/drafting.md"
+        source = "steps measured on 2 CPU cores, docs/explanation/drafting.md"
     return (
         Explanation(
             "speculation.draft_len_by_running",

@@ -68,7 +68,7 @@ def apply_rules(
     """The logits [vocab_size] that sampling sees: biased, divided by ``temperature``, penalised and masked.
 
     ``ids`` is everything before the token that is chosen, ``output_start`` where the output begins in it. Greedy
-    decoding passes temperature 1.
+    decoding passes temperature 1. Where ``rules`` are neutral, ``ids`` do not matter and may be left out.
     """
     if rules.is_neutral and temperature == 1.0:
         return logits
@@ -80,7 +80,7 @@ def apply_rules(
             changed /= np.float32(temperature)
         if rules.counts_tokens and len(ids):
             _penalise(changed, rules, ids)
-    if end_id is not None and len(ids) - output_start < rules.min_tokens:
+    if rules.min_tokens and end_id is not None and len(ids) - output_start < rules.min_tokens:
         changed[end_id] = MASKED
     for word in rules.bad_words:
         *begun, last = word
@@ -94,5 +94,9 @@ def _penalise(logits: NDArray[np.float32], rules: LogitRules, ids: TokenIds) -> 
     values = logits[said]
     penalty = np.float32(rules.repetition_penalty)
     values = np.where(values < 0.0, values * penalty, values / penalty)
-    values -= np.float32(rules.presence_penalty) + np.float32(rules.frequency_penalty) * counts.astype(np.float32)
-    logits[said] = values
+    less = np.float32(rules.presence_penalty) + np.float32(rules.frequency_penalty) * counts.astype(np.float32)
+    logits[said] = _bounded(values) - _bounded(less)  # infinity less infinity is no number
+
+
+def _bounded(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.clip(values, MASKED, -MASKED)

@@ -51,7 +51,9 @@ class Sampling:
     @property
     def changes_top_p(self) -> bool:
         """Whether top-p becomes another one behind the first token of a call."""
-        return self.top_k == 0 and max(self.top_p * self.top_p_decay, self.top_p_min) != self.top_p > 0.0
+        # Below the least top-p nothing but the first token is left, before and behind it.
+        unchanged = max(self.top_p, Sampling.top_p_min)
+        return self.top_k == 0 < self.top_p and max(self.top_p * self.top_p_decay, self.top_p_min) != unchanged
 
     @property
     def divisor(self) -> float:

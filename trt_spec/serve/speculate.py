@@ -7,21 +7,9 @@ from collections.abc import AsyncIterator
 from .acceptance import count_accepted
 from .draft_logits import resolve_accept
 from .drafting import DraftPolicy
-from .engine_calls import Draft, DraftFailed, EngineCall, Engines, TargetTokens
+from .engine_calls import Engines
 from .rounds import RoundCounts, Rounds, Surroundings, fixed_length
 from .token_answer import SpeculationRequest, TokenAnswer
-
-__all__ = [
-    "Draft",
-    "DraftFailed",
-    "EngineCall",
-    "Engines",
-    "RoundCounts",
-    "SpeculationRequest",
-    "Surroundings",
-    "TargetTokens",
-    "speculate",
-]
 
 ALONE = Surroundings()
 

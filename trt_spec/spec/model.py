@@ -228,6 +228,11 @@ class Serve(_Section):
     http_port: Port = Field(default=8000, description="TCP port of HTTP.")
     grpc_port: Port = Field(default=8001, description="TCP port of gRPC.")
     metrics_port: Port = Field(default=8002, description="TCP port of the Prometheus metrics.")
+    openai_port: Port | None = Field(
+        default=None,
+        description="TCP port of an endpoint that speaks the OpenAI API, beside Triton; there is none if absent. "
+        "Backends engine and onnx.",
+    )
     max_queue_size: int = Field(
         default=256,
         ge=1,
@@ -237,8 +242,13 @@ class Serve(_Section):
 
     @property
     def ports(self) -> dict[str, int]:
-        """Port numbers by what answers there; the field of each is called ``NAME_port``."""
+        """Triton's port numbers by what answers there; the field of each is called ``NAME_port``."""
         return {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
+
+    @property
+    def all_ports(self) -> dict[str, int]:
+        """The same with that of the OpenAI endpoint, where there is one."""
+        return self.ports if self.openai_port is None else {**self.ports, "openai": self.openai_port}
 
 
 class Verify(_Section):

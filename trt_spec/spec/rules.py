@@ -204,9 +204,17 @@ def _thresholds(spec: Spec) -> Iterator[Fault]:
 
 
 def _ports(spec: Spec, first: str, second: str) -> Iterator[Fault]:
-    port: int = getattr(spec.serve, second)
-    if port == getattr(spec.serve, first):
+    port: int | None = getattr(spec.serve, second)
+    if port is not None and port == getattr(spec.serve, first):
         yield Fault(("serve", second), f"found {port}, expected a port other than that of {first}")
+
+
+def _openai_port(spec: Spec) -> Iterator[Fault]:
+    if spec.serve.openai_port is not None and spec.backend == "llmapi":
+        yield Fault(
+            ("serve", "openai_port"),
+            "found with backend llmapi, whose model is not trtspec's; trtllm-serve gives it the OpenAI API",
+        )
 
 
 def _host(spec: Spec) -> Iterator[Fault]:
@@ -291,4 +299,8 @@ _RULES: tuple[Callable[[Spec], Iterator[Fault]], ...] = (
     partial(_ports, first="http_port", second="grpc_port"),
     partial(_ports, first="http_port", second="metrics_port"),
     partial(_ports, first="grpc_port", second="metrics_port"),
+    partial(_ports, first="http_port", second="openai_port"),
+    partial(_ports, first="grpc_port", second="openai_port"),
+    partial(_ports, first="metrics_port", second="openai_port"),
+    _openai_port,
 )

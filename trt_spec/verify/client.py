@@ -263,13 +263,16 @@ class TritonClient:
         *,
         label: str,
         controls: Controls = GREEDY,
+        drafts: Sequence[int] = (),
     ) -> tuple[int, ...]:
-        """Ids that one engine generates after ``ids``, without drafts; the end token may be among them."""
+        """Ids that one engine generates after ``ids``, checking ``drafts`` first; the end token may be among them."""
         extra: dict[str, Any] = {}
         if controls is not GREEDY:
             seed_name = self.interface(model).seed_name
             extra = {"runtime_top_k": controls.top_k, "temperature": controls.temperature}
             extra |= {seed_name: controls.seed} if seed_name else {}
+        if drafts:
+            extra["draft_input_ids"] = list(drafts)
         result = self._infer_ids(model, ids, max_tokens, end_ids, extra, label)
         output = read_ints(result, "output_ids") or ()
         length = (read_ints(result, "sequence_length") or (len(output),))[0]

@@ -13,8 +13,9 @@ from trt_spec.verify.judge import Judgement, RunVerdict
 from trt_spec.verify.lossless.faults import WORDS
 from trt_spec.verify.lossless.probes import Probes
 from trt_spec.verify.measure import ModelAlone, Side
-from trt_spec.verify.results import Distribution, MachineLoad, MetricsDelta, Ratio
+from trt_spec.verify.results import Distribution, LoadSummary, MachineLoad, MetricsDelta, Ratio
 from trt_spec.verify.thresholds import Thresholds
+from trt_spec.verify.under_load import load_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,6 +93,7 @@ class Report:
     server_metrics: MetricsDelta | None = None
     probes: Probes = field(default_factory=Probes)
     thresholds: Thresholds = field(default_factory=Thresholds)
+    under_load: LoadSummary | None = None
 
 
 def describe_judgement(judgement: Judgement) -> str:
@@ -124,6 +126,8 @@ def render_markdown(report: Report) -> str:
     lines = [f"# Verification: {verdict_line(report)}", ""]
     lines += _markdown_table(("", *_SPEED_COLUMNS), _speed_rows(report))
     lines += ["", "## Acceptance", "", *_markdown_table(("figure", "value"), _acceptance_rows(report.acceptance))]
+    if report.under_load:
+        lines += ["", "## Under load", "", *_markdown_table(_LOAD_COLUMNS, load_rows(report.under_load))]
     lines += ["", "## Probes", "", *_markdown_table(("probe", "found"), probe_rows(report.probes))]
     lines += ["", "## Prompts", "", *_markdown_table(_PROMPT_COLUMNS, _prompt_rows(report))]
     lines += ["", "## Conditions", "", *_markdown_table(("what", "value"), _condition_rows(report)), ""]
@@ -138,9 +142,12 @@ def print_report(report: Report, console: Console) -> None:
     for title, columns, rows in (
         ("speed", ("", *_SPEED_COLUMNS), _speed_rows(report)),
         ("acceptance", ("figure", "value"), _acceptance_rows(report.acceptance)),
+        ("under load", _LOAD_COLUMNS, load_rows(report.under_load) if report.under_load else []),
         ("probes", ("probe", "found"), probe_rows(report.probes)),
         ("prompts", _PROMPT_COLUMNS, _prompt_rows(report)),
     ):
+        if not rows:
+            continue
         table = Table(title=title, title_justify="left")
         for index, column in enumerate(columns):
             table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
@@ -163,6 +170,7 @@ def verdict_line(report: Report) -> str:
 
 
 _SPEED_COLUMNS = ("tokens/s", "median", "first token", "tokens", "seconds")
+_LOAD_COLUMNS = ("figure", "p50", "p90", "p99")
 _PROMPT_COLUMNS = ("prompt", "verdict", "tokens", "accepted / drafted", "plain", "speculative")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import cycle, islice
 from pathlib import Path
 
 from trt_spec.serve.contract import DRAFT_MODEL, TARGET_MODEL, UNARY_MODEL
@@ -43,11 +45,12 @@ from trt_spec.verify.report import (
     describe_judgement,
     write_report,
 )
-from trt_spec.verify.results import MetricsDelta, Ratio
+from trt_spec.verify.results import LoadSummary, MetricsDelta, Ratio
 from trt_spec.verify.server_metrics import Scrape, scrape_metrics, subtract
 from trt_spec.verify.summary import distribute
 from trt_spec.verify.thresholds import Thresholds
 from trt_spec.verify.tokenizer import TargetTokenizer, load_tokenizer
+from trt_spec.verify.under_load import UnderLoadOptions, measure_under_load
 from trt_spec.verify.workload import Prompt, load_prompts
 from trt_spec.verify.workload.layouts import Turn
 from trt_spec.verify.workload.requests import render_prompt
@@ -78,6 +81,7 @@ class VerifyOptions:
     models: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     probes: ProbeOptions = field(default_factory=ProbeOptions)
+    under_load: UnderLoadOptions = field(default_factory=UnderLoadOptions)
     thresholds: Thresholds = field(default_factory=Thresholds)
 
 
@@ -121,6 +125,7 @@ class _Run:
         self.num_draft_tokens = options.num_draft_tokens
         self.cpu_before = read_cpu_times()
         self.metrics = MetricsDelta()
+        self.under_load: LoadSummary | None = None
         self.reference = None
         if tokenizer:
             self.reference = DirectReference(client, tokenizer.end_ids, options.max_tokens, options.near_tie_gap)
@@ -140,6 +145,7 @@ class _Run:
             self.progress(f"{index + 1}/{len(prompts)} {_describe(results[-1])}")
         executions = _rise(executions_before, self.client.count_executions(DRAFT_MODEL))
         self.metrics = subtract(metrics_before, self._scrape())
+        self.under_load = self._measure_under_load(prompts)
         draft_alone = self._measure_draft(prompts)
         return self._report(results, server, draft_alone, self._probe(prompts, results, executions))
 
@@ -223,6 +229,18 @@ class _Run:
         plain_ids = trim_at_end(pair.plain.generation.output_ids, self.reference.end_ids)
         return _Result(prompt, pair, judgement, plain_ids == expected, expected)
 
+    def _measure_under_load(self, prompts: tuple[Prompt, ...]) -> LoadSummary | None:
+        options = self.options.under_load
+        if not options.requests:
+            return None
+        self.progress(f"{options.requests} streams, {options.concurrency} at once")
+        # A fresh word in front, as in ``measure_pair``: no first token profits from what ran before.
+        rows = [
+            (prompt.id, render_prompt(_with_text(prompt, f"{os.urandom(3).hex()} {prompt.text}"), self.tokenizer))
+            for prompt in islice(cycle(prompts), options.requests)
+        ]
+        return measure_under_load(self.client.url, rows, self.num_draft_tokens, self.client.deadline_s, options)
+
     def _measure_draft(self, prompts: tuple[Prompt, ...]) -> ModelAlone | None:
         if not self.options.measure_draft_alone or self.tokenizer is None:
             return None
@@ -264,6 +282,7 @@ class _Run:
             server_metrics=self.metrics,
             probes=probes,
             thresholds=self.options.thresholds,
+            under_load=self.under_load,
         )
 
     def _conditions(self, server: str) -> Conditions:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trt_spec.plan.launch import READY_PATH
+from trt_spec.plan.openai_launch import HEALTH_PATH, MODULE
 from trt_spec.plan.toolchain import load_profile
 from trt_spec.spec.model import DEFAULT_TENSORRT_LLM
 
@@ -60,6 +61,15 @@ def test_images_run_as_a_user_and_tell_their_health(stage):
     assert READY_PATH in health
     assert "--start-period" in health
     assert any("org.opencontainers.image.title" in rest for word, rest in instructions if word == "LABEL")
+
+
+def test_the_endpoints_image_runs_it_as_a_user_with_the_health_check_of_its_port():
+    instructions = stages()["openai"]
+    assert [rest for word, rest in instructions if word == "USER"] == ["1000:1000"]
+    assert [json.loads(rest) for word, rest in instructions if word == "ENTRYPOINT"] == [["python3", "-m", MODULE]]
+    health = next(rest for word, rest in instructions if word == "HEALTHCHECK")
+    assert f"'{HEALTH_PATH}'" in health and "TRTSPEC_OPENAI_PORT" in health
+    assert any(".[openai]" in rest for word, rest in stages()["install-openai"] if word == "RUN")
 
 
 @pytest.mark.parametrize("stage", ["cpu", "serve"])

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from trt_spec.serve.draft_length import SharedCosts
 from trt_spec.serve.rounds import RoundCounts, Surroundings
-from trt_spec.serve.speculate import SpeculationRequest, speculate
+from trt_spec.serve.speculate import speculate
+from trt_spec.serve.token_answer import SpeculationRequest
 
 from .test_speculate import FunctionEngines, hashed
 

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from trt_spec.serve.distribution import draw, softmax
 
@@ -13,6 +14,12 @@ class Fixed:
 
 def test_softmax_does_not_overflow():
     np.testing.assert_allclose(softmax(np.array([1000.0, 1000.0, -1000.0], np.float32)), [0.5, 0.5, 0.0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_softmax_reaches_over_all_of_float32():
+    largest = np.finfo(np.float32).max
+    assert softmax(np.array([largest, -largest], np.float32)).tolist() == [1.0, 0.0]
 
 
 def test_a_draw_falls_on_weights_in_proportion_and_never_on_zeros():

@@ -65,10 +65,24 @@ def test_neutral_rules_hand_the_logits_on():
     assert apply_rules(logits, LogitRules(), 1.0, [1, 2], 0, 3) is logits
 
 
+def test_a_temperature_alone_needs_no_ids_and_keeps_no_end_away():
+    logits = np.arange(4, dtype=np.float32)
+    assert apply_rules(logits, LogitRules(), 0.5, (), 7, 3).tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
 @pytest.mark.parametrize("rules", [LogitRules(), LogitRules(embedding_bias=np.full(4, 3e38, np.float32))])
 def test_no_temperature_makes_logits_infinite(rules):
     changed = apply_rules(np.array([-9, 0, 9, 8], np.float32), rules, 1e-40, [], 0, None)
     assert np.isfinite(changed).all() and changed.argmax() == (2 if rules.is_neutral else 0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("frequency_penalty", [3e38, -3e38])
+@pytest.mark.parametrize("repetition_penalty", [1e-45, 3e38])
+def test_no_penalties_together_make_a_logit_that_is_no_number(repetition_penalty, frequency_penalty):
+    rules = LogitRules(repetition_penalty, -frequency_penalty, frequency_penalty)
+    changed = apply_rules(np.array([-9, 0, 9, 8], np.float32), rules, 1e-40, [0, 0, 1, 1, 2, 2, 2], 0, None)
+    assert np.isfinite(changed).all()
 
 
 def test_a_row_where_everything_is_banned_still_has_a_choice():

@@ -11,6 +11,7 @@ import types
 import numpy as np
 import pytest
 
+from trt_spec.serve.draft_rest import FAILURES_BEFORE_REST
 from trt_spec.serve.orchestrator_model import TritonPythonModel
 
 FINAL = 1
@@ -444,6 +445,42 @@ def test_a_cancelled_request_leaves_what_it_drafted_in_the_metrics(triton, start
     assert (metrics["trtspec_draft_tokens_total"], metrics["trtspec_draft_rounds_total"]) == (2, 1)
     assert metrics["trtspec_requests_total", "cancelled"] == 1
     assert metrics["trtspec_running_requests"] == 0
+
+
+def test_a_draft_engine_that_hangs_is_given_up_and_one_that_keeps_failing_is_left_alone(triton, start, monkeypatch):
+    monkeypatch.setattr("trt_spec.serve.triton_engines.DRAFT_LIMIT_S", 0.05)
+    asked, engine = [], triton.engine
+
+    async def never():
+        await asyncio.sleep(60)
+
+    def hanging(model, *call):
+        asked.append(model)
+        return never() if model == "draft" else engine(model, *call)
+
+    triton.engine, model = hanging, start()
+    plain = FakeRequest("a", num_draft_tokens=0)
+    model.execute([plain])
+    expected = text_of(plain.wait())
+    for _ in range(5):
+        request = FakeRequest("a")
+        model.execute([request])
+        assert text_of(request.wait()) == expected
+        assert fell_back(request.responses[-1])
+    assert asked.count("draft") == FAILURES_BEFORE_REST
+    assert "has not answered for 0.05 s" in triton.warnings[0]
+
+
+def test_a_target_engine_that_hangs_fails_its_request(triton, start, monkeypatch):
+    monkeypatch.setattr("trt_spec.serve.triton_engines.TARGET_LIMIT_S", 0.05)
+
+    async def never():
+        await asyncio.sleep(60)
+
+    request, triton.engine = FakeRequest("a", num_draft_tokens=0), lambda *call: never()
+    start().execute([request])
+    assert "target has not answered for 0.05 s" in request.wait().error().message()
+    assert metrics_of(triton, 1)["trtspec_running_requests"] == 0
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from trt_spec.serve.engine_calls import Draft, DraftFailed, TargetTokens
 from trt_spec.serve.logit_rules import LogitRules
 from trt_spec.serve.rounds import RoundCounts, Surroundings
 from trt_spec.serve.sampling import Sampling
-from trt_spec.serve.speculate import SpeculationRequest, speculate
+from trt_spec.serve.speculate import speculate
 from trt_spec.serve.stopping import find_stop
+from trt_spec.serve.token_answer import SpeculationRequest
 
 VOCAB = 9
 ALL = frozenset({"model", "ngram"})

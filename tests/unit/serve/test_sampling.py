@@ -112,7 +112,7 @@ def test_top_p_decays_to_its_minimum_with_every_token():
         for tokens in seen:
             tokens.add(sampler.choose(logits))
     assert seen == [{0, 1, 2, 3}, {0, 1}, {0, 1}]
-    assert sampling.changes_top_p and not Sampling(top_p=0.9).changes_top_p
+    assert sampling.changes_top_p and not any(Sampling(top_p=p).changes_top_p for p in (0.0, 1e-45, 1e-9, 0.9, 1.0))
     assert Sampling(top_p=0.2, top_p_min=0.5).changes_top_p  # as in C++: the minimum may also raise it
     assert not replace(sampling, top_k=2).changes_top_p
 

@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_spec.serve.acceptance import accept_tokens
+from trt_spec.serve.engine_calls import Draft, TargetTokens
 from trt_spec.serve.logit_rules import LogitRules
+from trt_spec.serve.rounds import RoundCounts
 from trt_spec.serve.sampling import Sampling
-from trt_spec.serve.speculate import Draft, RoundCounts, SpeculationRequest, TargetTokens, speculate
+from trt_spec.serve.speculate import speculate
 from trt_spec.serve.stopping import find_stop
+from trt_spec.serve.token_answer import SpeculationRequest
 
 END = 0
 

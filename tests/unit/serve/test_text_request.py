@@ -83,7 +83,9 @@ def test_b115_a_request_that_says_nothing_of_a_stream_does_not_stream() -> None:
 def test_b038_the_end_id_is_the_models_own_unless_the_client_names_one() -> None:
     assert read().speculation.end_ids == (0,)
     assert read(end_id=np.array([[7]], np.int32)).speculation.end_ids == (7,)
-    assert read(end_id=np.array([[-1]], np.int32)).speculation.end_ids == ()
+    for nobodys in (-1, 200, 1_000_000):
+        assert read(end_id=np.array([[nobodys]], np.int32)).speculation.end_ids == ()
+    assert read(end_id=np.array([[199]], np.int32)).speculation.end_ids == (199,)
 
 
 @pytest.mark.parametrize(("folder", "ids"), [("tokenizer", None), ("tokenizer-bos", 1)])
@@ -132,12 +134,18 @@ def test_a_bias_of_nothing_is_none(weights: Any) -> None:
         (("a",), [np.inf], "embedding_bias_weights has inf"),
         (("a",), [np.nan], "embedding_bias_weights has nan"),
         (("aé",), [1.0], "'aé' has token 233, which the model does not know"),
+        (("a", "a"), [3e38, 3e38], "one token add up to infinity"),
         (("a",) * 257, [1.0] * 257, "257 words, expected at most 256"),
     ],
 )
 def test_a_bias_that_says_nothing_clear_is_refused(texts: tuple[str, ...], weights: list[float], reason: str) -> None:
     with pytest.raises(BadRequest, match=reason):
         read(embedding_bias_words=words(*texts), embedding_bias_weights=np.array([weights], np.float32))
+
+
+def test_a_seed_under_both_names_is_refused_in_one_sentence() -> None:
+    with pytest.raises(BadRequest, match=r"differ: \[3, 4\]\.$"):
+        read(seed=np.array([[3]], np.uint64), random_seed=np.array([[4]], np.uint64))
 
 
 @pytest.mark.parametrize("drafts", [0, 4])

@@ -139,6 +139,8 @@ BROKEN = [
     ("llmapi", {"target.quantization": "int4"}, "target.quantization", "none or fp8"),
     ("llmapi", {"build_flags.target": {"a": 1}}, "build_flags", "does not run it"),
     ("engine", {"serve.grpc_port": 8000}, "serve.grpc_port", "other than that of http_port"),
+    ("engine", {"serve.openai_port": 8001}, "serve.openai_port", "other than that of grpc_port"),
+    ("llmapi", {"serve.openai_port": 9000}, "serve.openai_port", "trtllm-serve gives it the OpenAI API"),
     ("engine", {"serve.metrics_port": 8001}, "serve.metrics_port", "other than that of grpc_port"),
     ("engine", {"serve.metrics_port": 8000}, "serve.metrics_port", "other than that of http_port"),
 ]

@@ -210,7 +210,10 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     def ModelStreamInfer(self, request_iterator, context):  # noqa: N802
         for request in request_iterator:
             inputs = self._receive(request)
-            answer = self._answer(inputs["text_input"][0].decode(), inputs)
+            prompt = inputs["text_input"][0].decode()
+            if self.behaviour.refuse and self.behaviour.refuse in prompt:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "this prompt is refused")
+            answer = self._answer(prompt, inputs)
             for text in (b"", b"first", b"second"):
                 response = _respond(request.model_name, answer | {"text_output": np.asarray([text], dtype=object)})
                 yield service_pb2.ModelStreamInferResponse(infer_response=response)
@@ -243,7 +246,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         if behaviour.prefix_id is not None:
             prompt = [behaviour.prefix_id, *prompt]
         drafted: list[int] = []
-        sampled = int(inputs["top_k"][0]) > 1
+        sampled = "top_k" not in inputs or int(inputs["top_k"][0]) > 1
         seed = int(inputs["seed"][0])
         if sampled and length == 0:
             output = draw_tokens(prompt, max_tokens, random_numbers(seed))

@@ -13,10 +13,13 @@ from click.testing import CliRunner
 from trt_spec.cli.main import main
 from trt_spec.errors import StepFailed, VerifyFailed
 from trt_spec.verify.lossless.probes import ProbeOptions
-from trt_spec.verify.report import DIRECT_REFERENCE, ORCHESTRATOR_REFERENCE, render_json
+from trt_spec.verify.report import DIRECT_REFERENCE, ORCHESTRATOR_REFERENCE, render_json, render_markdown
+from trt_spec.verify.results import Distribution
 from trt_spec.verify.run import VerifyOptions, run_verify
 from trt_spec.verify.server_metrics import Scrape
-from trt_spec.verify.verdict import check_report
+from trt_spec.verify.thresholds import Thresholds
+from trt_spec.verify.under_load import UnderLoadOptions
+from trt_spec.verify.verdict import check_report, find_faults
 
 MAX_TOKENS = 12
 NO_PROBES = ProbeOptions(samples=0, canaries=0, noise_prompts=0, fuzz=False)  # they have tests of their own
@@ -267,3 +270,23 @@ def test_malformed_prompts_exit_2(fake_triton, tmp_path: Path) -> None:
 )
 def test_usage_exits_2(arguments: list[str]) -> None:
     assert invoke(*arguments).exit_code == 2
+
+
+def test_streams_under_load_are_measured_with_drafts(options: VerifyOptions, fake_triton) -> None:
+    report = run_verify(replace(options, under_load=UnderLoadOptions(requests=5, concurrency=2, tokens=7)))
+    assert report.under_load is not None
+    assert (report.under_load.requests, report.under_load.answered) == (5, 5)
+    sent = [inputs for name, inputs in fake_triton.requests if name == "ensemble" and inputs["max_tokens"][0] == 7]
+    assert [int(inputs["num_draft_tokens"][0]) for inputs in sent] == [4] * 5
+    assert "inter-token latency" in render_markdown(report)
+
+
+def test_the_first_token_is_judged_under_load(options: VerifyOptions, fake_triton) -> None:
+    report = run_verify(replace(options, thresholds=Thresholds(max_p99_ttft_ms=60_000)))
+    slow = replace(report.under_load, time_to_first_token_s=Distribution(16, 1.0, 1.0, 1.0, 90.0, 1.0, 90.0))
+    assert find_faults(report) == ()
+    assert [fault.name for fault in find_faults(replace(report, under_load=slow))] == ["first_token_late"]
+
+
+def test_no_load_if_none_is_asked_for(options: VerifyOptions) -> None:
+    assert run_verify(replace(options, under_load=UnderLoadOptions(requests=0))).under_load is None

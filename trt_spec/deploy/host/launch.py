@@ -16,6 +16,7 @@ from trt_spec.deploy.host.gpu_host.host import GpuHost
 from trt_spec.deploy.host.health import explain_failure, is_ready, owns_ports
 from trt_spec.deploy.host.interrupts import deferred_signals, interrupting_signals
 from trt_spec.deploy.host.log_digest import is_hopeless, read_log_tail
+from trt_spec.deploy.host.openai_endpoint import check_endpoint_installed, start_endpoint
 from trt_spec.deploy.host.ports import check_ports, resolve_address
 from trt_spec.deploy.host.process_group import MARK_VARIABLE, read_start_ticks
 from trt_spec.deploy.host.server import (
@@ -69,6 +70,8 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
     """
     install = find_triton() if options.gpu_host is None else None
     check_repository(options.repository)
+    if options.serve.openai_port is not None:
+        check_endpoint_installed()
     serve = options.serve.model_copy(update={"host": resolve_address(options.serve.host)})
     options.workspace.mkdir(parents=True, exist_ok=True)
     started: RunningServer | None = None
@@ -76,15 +79,17 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
         try:
             with exclusive(options.workspace):
                 check_not_running(options.workspace)
-                check_ports(serve.host, serve.ports, _find_port_remedy(options))
+                check_ports(serve.host, serve.all_ports, _find_port_remedy(options))
                 token = secrets.token_hex(4)
                 command = _plan_start(options, install, serve, token)
                 with deferred_signals():  # until it is on record, nobody could find and stop the server
                     started = _start(options, command, serve, shm_prefix_of(token))
             _wait_until_ready(started, options.timeout_s, on_wait)
+            if serve.openai_port is not None:
+                started = start_endpoint(started, options.workspace.absolute(), serve.openai_port)
         except BaseException:
             if started is not None:
-                end_server(started, _FAILED_START_GRACE_S)
+                end_server(load_server(options.workspace) or started, _FAILED_START_GRACE_S)
                 stop_triton(options.workspace)
             raise
     return started

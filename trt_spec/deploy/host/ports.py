@@ -42,7 +42,7 @@ def _check_distinct(ports: Mapping[str, int]) -> None:
         field = _field(name)
         if port in fields:
             raise SpecError(
-                f"serve.{field} and serve.{fields[port]} are both {port}, expected three different ports.",
+                f"serve.{field} and serve.{fields[port]} are both {port}, expected different ports.",
                 remedy=f"Change one in the spec, or give {_flag(field)}.",
             )
         fields[port] = field

@@ -16,7 +16,9 @@ from trt_spec.util.files import write_text_atomic
 
 SERVER_FILE = "server.json"
 LOG_FILE = "triton.log"
+OPENAI_LOG_FILE = "openai.log"
 SHM_DIR = Path("/dev/shm")
+ENDPOINT_STOP_TIMEOUT_S = 12.0  # its answers that run may end; it gives them ten seconds
 STOP_TIMEOUT_S = 20.0  # what a server gets before it is killed, unless its record says otherwise
 SHM_PREFIX_PATTERN = re.compile(rf"{SHM_PREFIX}[0-9a-f]{{8,}}_")
 
@@ -46,6 +48,9 @@ class RunningServer:
     deployment_id: str | None = None  # of the repository, as it was at the start
     container: str | None = None
     stop_timeout_s: float = STOP_TIMEOUT_S
+    openai_port: int | None = None
+    openai_pid: int | None = None  # of the endpoint that speaks the OpenAI API, a process of its own
+    openai_start_ticks: int | None = None
 
     @property
     def ports(self) -> dict[str, int]:
@@ -72,6 +77,15 @@ class RunningServer:
         """Address of the Prometheus metrics."""
         return f"http://{self.reach_host}:{self.metrics_port}/metrics"
 
+    @property
+    def openai_url(self) -> str | None:
+        """Base of the OpenAI endpoint, without /v1; None where there is none."""
+        return None if self.openai_port is None else f"http://{self.reach_host}:{self.openai_port}"
+
+    def is_endpoint_alive(self) -> bool:
+        """Whether there is an OpenAI endpoint, and this very process still runs."""
+        return self.openai_pid is not None and read_start_ticks(self.openai_pid) == self.openai_start_ticks
+
     def is_alive(self) -> bool:
         """Whether this very process still runs."""
         return read_start_ticks(self.pid) == self.start_ticks
@@ -96,6 +110,7 @@ def load_server(workspace: Path) -> RunningServer | None:
         and SHM_PREFIX_PATTERN.fullmatch(str(server.shm_prefix)) is not None
         and (server.container is None or CONTAINER_PATTERN.fullmatch(str(server.container)) is not None)
         and isinstance(server.stop_timeout_s, int | float)
+        and (server.openai_pid is None or (isinstance(server.openai_pid, int) and server.openai_pid > 1))
     )
     return server if is_ours else None
 
@@ -109,6 +124,7 @@ def end_server(server: RunningServer, timeout_s: float | None = None) -> None:
     timeout_s = server.stop_timeout_s if timeout_s is None else timeout_s
     leads_session = False
     try:
+        _end_endpoint(server)
         if leads_session := server.is_alive():  # then whatever is in there is its own
             send_signal(server.pid, signal.SIGTERM)
             wait_for_exit(server.pid, server.start_ticks, timeout_s)
@@ -117,6 +133,13 @@ def end_server(server: RunningServer, timeout_s: float | None = None) -> None:
         remove_shared_memory(server.shm_prefix)
         if server.container is not None:
             remove_container(server.container)
+
+
+def _end_endpoint(server: RunningServer) -> None:
+    """First of all, so that nobody is served by half; what stays behind bears the server's mark."""
+    if server.openai_pid is not None and server.is_endpoint_alive():
+        send_signal(server.openai_pid, signal.SIGTERM)
+        wait_for_exit(server.openai_pid, server.openai_start_ticks or 0, ENDPOINT_STOP_TIMEOUT_S)
 
 
 def remove_shared_memory(prefix: str) -> None:

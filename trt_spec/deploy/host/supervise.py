@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 
 from trt_spec.deploy.host.health import explain_failure, is_ready
+from trt_spec.deploy.host.openai_endpoint import judge_endpoint
 from trt_spec.deploy.host.process_group import Process, list_processes, read_start_ticks
 from trt_spec.deploy.host.server import RunningServer
 from trt_spec.errors import StepFailed
@@ -35,6 +36,8 @@ class Supervision:
         for part in self._parts:
             if read_start_ticks(part.pid) != part.start_ticks:
                 return explain_failure(server, f"{_describe(part)} has ended, Triton itself has not", _AGAIN)
+        if (failure := judge_endpoint(server)) is not None:
+            return failure
         now = time.monotonic()
         if now - self._last_probe_s >= PROBE_EVERY_S:
             self._last_probe_s = now

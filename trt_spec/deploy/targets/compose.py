@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from trt_spec.deploy.host.container import ALL_ADDRESSES
 from trt_spec.deploy.shell_words import join_words, quote_word
 from trt_spec.deploy.targets.address import plain_address
 from trt_spec.deploy.targets.confinement import SCRATCH_BYTES, SCRATCH_FOLDERS, USER_ID, confine_environment
@@ -27,8 +28,9 @@ from trt_spec.deploy.targets.yaml_text import render_yaml
 from trt_spec.errors import SpecError
 from trt_spec.plan.container_limits import MEMLOCK, STACK_BYTES
 from trt_spec.plan.launch import EXIT_TIMEOUT_S, READY_PATH
+from trt_spec.plan.openai_launch import API_KEYS_VARIABLE, HEALTH_PATH, IMAGE, openai_arguments
 
-SERVICE = "triton"
+SERVICE, ENDPOINT = "triton", "openai"
 LAUNCH_FILE = "launch.sh"
 PROFILE = "monitoring"
 MONITORING_ROOT = "/etc/trtspec"  # of the folder monitoring/, in both of its containers
@@ -39,6 +41,10 @@ GRAFANA_IMAGE, GRAFANA_PORT = "grafana/grafana:12.2.1", 3000
 # flight then is cut off.
 STOP_GRACE_S = EXIT_TIMEOUT_S + 15
 READY_PERIOD_S = 10
+
+USER = f"${{TRTSPEC_USER:-{USER_ID}:{USER_ID}}}"
+ENDPOINT_IMAGE = f"${{TRTSPEC_OPENAI_IMAGE:-{IMAGE}}}"
+_VARIABLES = ("user", "image")  # of a service, where a variable of Compose is meant
 
 Service = dict[str, Any]
 
@@ -64,7 +70,11 @@ def render_compose(target: GpuTarget) -> dict[str, str]:
     _check(target)
     host = plain_address(target.spec.serve.host, "Docker publishes ports")
     monitoring = _render_monitoring(target)
-    services = {SERVICE: _plan_triton(target, host), **_plan_monitoring(target, host, _digest(monitoring))}
+    services = {
+        SERVICE: _plan_triton(target, host),
+        **_plan_endpoint(target, host),
+        **_plan_monitoring(target, host, _digest(monitoring)),
+    }
     volumes: dict[str, Any] = {"prometheus": {}, "grafana": {}}
     document = {"name": dns_name(target.spec.name), "services": services, "volumes": volumes}
     about = f"Written by trtspec deploy for {target.spec.name}: docker compose up --detach --wait"
@@ -114,7 +124,7 @@ def _plan_triton(target: GpuTarget, host: str) -> Service:
         "command": list(target.launch.command()),
         "environment": confine_environment(target.launch.environment),
         # Who may read the workspace: TRTSPEC_USER=$(id -u):$(id -g) where that is not everybody.
-        "user": f"${{TRTSPEC_USER:-{USER_ID}:{USER_ID}}}",
+        "user": USER,
         "init": True,  # mpirun is not made to be process 1
         **_hardened([f"{folder}:mode=1777,size={ceil_gib(SCRATCH_BYTES)}g" for folder in SCRATCH_FOLDERS]),  # in memory
         "ipc": "private",
@@ -123,7 +133,7 @@ def _plan_triton(target: GpuTarget, host: str) -> Service:
         "ports": [_publish(host, port) for port in serve.ports.values()],
         "volumes": [_mount("..", CONTAINER_ROOT)],
         "healthcheck": {
-            "test": ["CMD", "python3", "-c", _ready_script(serve.http_port)],
+            "test": ["CMD", "python3", "-c", _ready_script(serve.http_port, READY_PATH)],
             "interval": f"{READY_PERIOD_S}s",
             "timeout": f"{READY_PERIOD_S}s",
             "retries": 3,
@@ -141,6 +151,41 @@ def _plan_triton(target: GpuTarget, host: str) -> Service:
     }
 
 
+def _plan_endpoint(target: GpuTarget, host: str) -> dict[str, Service]:
+    """The OpenAI API, where the spec asks for it; it reads the tokenizer of the repository and calls Triton's gRPC."""
+    serve = target.spec.serve
+    if serve.openai_port is None:
+        return {}
+    arguments = openai_arguments(
+        triton=f"{SERVICE}:{serve.grpc_port}",
+        repository=f"{CONTAINER_ROOT}/compose/repository",
+        name=target.spec.name,
+        host=ALL_ADDRESSES,
+        port=serve.openai_port,
+    )
+    service = {
+        "image": ENDPOINT_IMAGE,
+        "command": list(arguments),
+        "environment": {API_KEYS_VARIABLE: None},  # handed on from the shell of `docker compose up`
+        "user": USER,
+        "init": True,
+        **_hardened(["/tmp"]),
+        "ports": [_publish(host, serve.openai_port)],
+        "volumes": [_mount("..", CONTAINER_ROOT)],
+        "depends_on": {SERVICE: {"condition": "service_healthy"}},
+        "healthcheck": {
+            "test": ["CMD", "python3", "-c", _ready_script(serve.openai_port, HEALTH_PATH)],
+            "interval": f"{READY_PERIOD_S}s",
+            "timeout": f"{READY_PERIOD_S}s",
+            "retries": 3,
+        },
+        "restart": "unless-stopped",
+        "logging": _plan_logging(),
+        "labels": {"trtspec.repository-digest": target.repository_digest},
+    }
+    return {ENDPOINT: service}
+
+
 def _render_launch(target: GpuTarget) -> str:
     """The same start as a script, for a container that is run without Compose and brings a home of its own."""
     environment = confine_environment(target.launch.environment, home=None)
@@ -156,7 +201,7 @@ def _render_launch(target: GpuTarget) -> str:
 
 def _plan_monitoring(target: GpuTarget, host: str, digest: str) -> dict[str, Service]:
     """Both services; ``digest`` is that of the files that they read."""
-    taken = target.spec.serve.ports.values()
+    taken = target.spec.serve.all_ports.values()
     prometheus_port = choose_port(PROMETHEUS_PORT, taken)
     grafana_port = choose_port(GRAFANA_PORT, [*taken, prometheus_port])
     prometheus = {
@@ -212,17 +257,17 @@ def _keep(volume: str, path: str) -> Service:
     return {"type": "volume", "source": volume, "target": path}
 
 
-def _ready_script(http_port: int) -> str:
+def _ready_script(port: int, path: str) -> str:
     """Python is in the image, for its models need it; anything but status 200 raises. No proxy is asked."""
-    url = f"http://127.0.0.1:{http_port}{READY_PATH}"
+    url = f"http://127.0.0.1:{port}{path}"
     direct = "import urllib.request as u; u.build_opener(u.ProxyHandler({}))"
     return f"{direct}.open({url!r}, timeout={READY_PERIOD_S - 1})"
 
 
 def _escape(value: Any) -> Any:
-    """Compose replaces variables in every text; ``$$`` stands for the character. The user is a variable on purpose."""
+    """Compose replaces variables in every text; ``$$`` stands for the character. Some are variables on purpose."""
     if isinstance(value, dict):
-        return {key: item if key == "user" else _escape(item) for key, item in value.items()}
+        return {key: item if key in _VARIABLES else _escape(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_escape(item) for item in value]
     return value.replace("$", "$$") if isinstance(value, str) else value

@@ -31,7 +31,7 @@ def render_service(target: GpuTarget) -> Document:
             "selector": selector_labels(target, "server"),
             "ports": [
                 {"name": port_name, "port": port, "targetPort": port_name}
-                for port_name, port in target.spec.serve.ports.items()
+                for port_name, port in target.spec.serve.all_ports.items()
             ],
         },
     }
@@ -55,7 +55,7 @@ def render_network_policy(target: GpuTarget) -> Document:
 
     MPI and NCCL have no authentication of their own and choose their ports freely.
     """
-    ports = [{"port": port_name, "protocol": "TCP"} for port_name in target.spec.serve.ports]
+    ports = [{"port": port_name, "protocol": "TCP"} for port_name in target.spec.serve.all_ports]
     ingress: list[Document] = [{"ports": ports}]
     egress: list[Document] = []
     if target.placement.node_count > 1:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trt_spec.deploy.targets.confinement import SCRATCH_BYTES, SCRATCH_FOLDERS, USER_ID, confine_environment
+from trt_spec.deploy.targets.k8s_endpoint import endpoint_containers
 from trt_spec.deploy.targets.k8s_names import claim_name, object_labels, object_name, select, selector_labels
 from trt_spec.deploy.targets.sizes import NodeSize, ceil_gib
 from trt_spec.deploy.targets.target import CONTAINER_ROOT, GpuTarget
@@ -31,17 +32,17 @@ def render_server_pod(target: GpuTarget, size: NodeSize, command: Sequence[str],
         "readinessProbe": _probe(5, 15),
         "livenessProbe": _probe(PROBE_PERIOD_S, UNREADY_LIMIT_S),
     }
-    return _template(target, size, "server", container, DRAIN_S + STOP_MARGIN_S)
+    return _template(target, size, "server", [container, *endpoint_containers(target)], DRAIN_S + STOP_MARGIN_S)
 
 
 def render_worker_pod(target: GpuTarget, size: NodeSize, command: Sequence[str]) -> Document:
     """The template of a pod of a group that lends its GPUs. It stays until the server's pod has drained."""
     drain_s = DRAIN_S + STOP_MARGIN_S
     container = _container(target, size, "worker", command, drain_s)
-    return _template(target, size, "worker", container, drain_s + STOP_MARGIN_S)
+    return _template(target, size, "worker", [container], drain_s + STOP_MARGIN_S)
 
 
-def _template(target: GpuTarget, size: NodeSize, component: str, container: Document, grace_s: int) -> Document:
+def _template(target: GpuTarget, size: NodeSize, component: str, containers: list[Document], grace_s: int) -> Document:
     spec: Document = {
         "serviceAccountName": object_name(target),
         "automountServiceAccountToken": False,
@@ -62,7 +63,7 @@ def _template(target: GpuTarget, size: NodeSize, component: str, container: Docu
                 "labelSelector": select(target),
             }
         ],
-        "containers": [container],
+        "containers": containers,
         "volumes": _volumes(target, size),
     }
     if affinity := _gpu_affinity(target):

@@ -45,7 +45,7 @@ def _leader_worker_set(target: GpuTarget, size: NodeSize) -> Document:
     Kubernetes puts the values of POD_NAME and of LWS_LEADER_ADDRESS, which the controller sets, into the commands.
     """
     name, ports = object_name(target), target.spec.serve.ports
-    port = choose_port(GROUP_PORT, ports.values())
+    port = choose_port(GROUP_PORT, target.spec.serve.all_ports.values())
     hosts = [
         f"$(POD_NAME){f'-{node}' if node else ''}.{name}:{slots}" for node, slots in enumerate(size.slots)
     ]  # with slots: Open MPI 4 grants a host one rank only if it is named without

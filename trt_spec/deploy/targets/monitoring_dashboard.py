@@ -69,14 +69,22 @@ ROWS: Mapping[str, tuple[Panel, ...]] = {
             options={"calculate": False, "yAxis": {"unit": "short"}},
         ),
         Panel(
+            "Draft length, rounds per second",
+            "How many rounds draft how many tokens; an adaptive length moves with load and acceptance.",
+            {"{{le}}": SERVED.rate(f"{metrics.DRAFT_LENGTH.name}_bucket", by="le")},
+            type="heatmap",
+            options={"calculate": False, "yAxis": {"unit": "short"}},
+        ),
+        Panel(
             "Tokens per second",
-            "Answers, and what was drafted and accepted for them.",
+            "Answers, and what was drafted and accepted for them; of n-gram look-up apart.",
             {
                 "answers": SERVED.rate(metrics.OUTPUT_TOKENS.name, by="instance"),
                 "drafted": SERVED.rate(metrics.DRAFT_TOKENS.name, by="instance"),
                 "accepted": SERVED.rate(metrics.ACCEPTED_TOKENS.name, by="instance"),
+                "drafted by look-up": SERVED.rate(metrics.NGRAM_TOKENS.name, by="instance"),
+                "accepted of look-up": SERVED.rate(metrics.ACCEPTED_NGRAM_TOKENS.name, by="instance"),
             },
-            columns=16,
         ),
         Panel(
             "Requests without their draft, per second",

@@ -12,7 +12,7 @@ from trt_spec.deploy.check.run import inspect_engine, inspect_repository
 from trt_spec.deploy.dialect import RECORDED_VERSIONS
 from trt_spec.errors import SpecError
 
-_SLOW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -113,7 +113,7 @@ def pair(theirs):
     return repository, repository.config("tensorrt_llm")
 
 
-@settings(_SLOW, max_examples=60)
+@settings(_SLOW, max_examples=30)
 @given(data=st.data())
 def test_no_rule_falls_over_foreign_values(pair, data):
     repository, original = pair

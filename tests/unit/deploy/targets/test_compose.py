@@ -199,3 +199,21 @@ def test_what_compose_cannot_do_is_refused(make_target):
         render_compose(make_target("compose", **TWO_NODES))
     with pytest.raises(SpecError, match="addresses only"):
         render_compose(make_target("compose", serve={"host": "gpu-host.example"}))
+
+
+def test_the_openai_endpoint_is_there_if_asked_for(load, make_target):
+    assert "openai" not in load()["services"]
+    serve = {"host": "10.0.0.1", "grpc_port": 8101, "openai_port": 9000}
+    document = load(serve=serve)
+    jsonschema.validate(document, SCHEMA)
+    service = document["services"]["openai"]
+    name = make_target("compose").spec.name
+    assert {"--triton=triton:8101", "--port=9000", f"--model-name={name}", "--host=0.0.0.0"} <= set(service["command"])
+    assert "--repository=/models/compose/repository" in service["command"]
+    assert service["ports"] == [{"target": 9000, "host_ip": "10.0.0.1", "published": "9000", "protocol": "tcp"}]
+    assert service["image"].startswith("${TRTSPEC_OPENAI_IMAGE:-trtspec-openai:")
+    assert service["depends_on"] == {"triton": {"condition": "service_healthy"}}
+    assert service["environment"] == {"TRTSPEC_API_KEYS": None}
+    assert service["read_only"] and service["cap_drop"] == ["ALL"]
+    without = document["services"]["triton"]
+    assert without == load(serve={key: serve[key] for key in ("host", "grpc_port")})["services"]["triton"]

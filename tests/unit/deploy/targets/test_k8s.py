@@ -220,3 +220,21 @@ def test_the_image_volume_of_the_guide_is_valid(make_target: MakeTarget) -> None
     volumes[0] = operation["value"]
     for version in KUBERNETES:
         check(deployment, version)
+
+
+def test_the_openai_endpoint_stands_in_the_pod_if_asked_for(make_target: MakeTarget) -> None:
+    documents = load(make_target(serve={"grpc_port": 8101, "openai_port": 9000}))
+    plain = load(make_target(serve={"grpc_port": 8101}))
+    triton, endpoint = documents["deployment.yaml"]["spec"]["template"]["spec"]["containers"]
+    assert [triton] == plain["deployment.yaml"]["spec"]["template"]["spec"]["containers"]
+    assert {"--triton=127.0.0.1:8101", "--port=9000", "--repository=/models/k8s/repository"} <= set(endpoint["args"])
+    assert endpoint["ports"] == [{"name": "openai", "containerPort": 9000}]
+    assert endpoint["securityContext"]["readOnlyRootFilesystem"] is True
+    (key,) = endpoint["env"]
+    assert key["valueFrom"]["secretKeyRef"]["optional"] is True
+    assert {"name": "openai", "port": 9000, "targetPort": "openai"} in documents["service.yaml"]["spec"]["ports"]
+    allowed = documents["networkpolicy.yaml"]["spec"]["ingress"][0]["ports"]
+    assert {"port": "openai", "protocol": "TCP"} in allowed
+    assert len(allowed) == len(plain["networkpolicy.yaml"]["spec"]["ingress"][0]["ports"]) + 1
+    for name in ("deployment.yaml", "service.yaml", "networkpolicy.yaml"):
+        kubernetes_validate.validate(documents[name], KUBERNETES[-1], strict=True)

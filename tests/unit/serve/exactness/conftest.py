@@ -15,22 +15,16 @@ import trt_spec.serve.sampling as sampling_module
 from trt_spec.build.onnx.engine import write_engine
 from trt_spec.serve.draft_logits import as_sampled
 from trt_spec.serve.drafting import DraftPolicy
-from trt_spec.serve.engine_calls import Accept
+from trt_spec.serve.engine_calls import Accept, Draft, EngineCall, TargetTokens
 from trt_spec.serve.local_backend.batcher import Batcher, Job
 from trt_spec.serve.local_backend.engine import Engine
 from trt_spec.serve.local_backend.kv_rows import Row
 from trt_spec.serve.local_backend.sequence import GenerateRequest, GenerateResult, RunningSequence
 from trt_spec.serve.logit_rules import LogitRules, apply_rules
+from trt_spec.serve.rounds import RoundCounts, Surroundings
 from trt_spec.serve.sampling import Sampler, Sampling
-from trt_spec.serve.speculate import (
-    Draft,
-    EngineCall,
-    RoundCounts,
-    SpeculationRequest,
-    Surroundings,
-    TargetTokens,
-    speculate,
-)
+from trt_spec.serve.speculate import speculate
+from trt_spec.serve.token_answer import SpeculationRequest
 
 VOCABULARY = 8
 PREFIX = (1, 5, 5, 2)

@@ -49,6 +49,15 @@ def test_greedy_decoding_equals_transformers(engine, reference, generate):
         assert generate(engine, GenerateRequest(prompt, len(expected))).new_ids == expected
 
 
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_a_sampled_answer_ends_where_its_end_id_is_drawn(engine, reference, temperature, generate):
+    prompt, _ = reference[0]
+    sampling = Sampling(temperature=temperature, top_p=1.0, seed=3)
+    drawn = generate(engine, GenerateRequest(prompt, 20, sampling=sampling)).new_ids
+    ended = generate(engine, GenerateRequest(prompt, 20, sampling=sampling, end_id=drawn[4]))
+    assert ended.new_ids == drawn[: drawn.index(drawn[4])]
+
+
 @pytest.mark.parametrize("wrong_at", range(6))
 def test_verification_keeps_the_agreed_drafts_and_one_token_more(engine, reference, wrong_at, generate):
     prompt, expected = reference[0]

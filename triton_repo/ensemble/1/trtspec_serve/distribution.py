@@ -16,7 +16,8 @@ class Random(Protocol):
 
 def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Probabilities of ``logits`` of the same shape [n]."""
-    weights = np.exp((logits - logits.max()).astype(np.float64))
+    exact = logits.astype(np.float64)  # float32 overflows between the largest and the least
+    weights = np.exp(exact - exact.max())
     return np.asarray(weights / weights.sum(), np.float64)
 
 

@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 
 from .contract import LogProbSource
 from .draft_logits import as_sampled
+from .draft_rest import DraftRest
 from .engine_calls import Draft, DraftFailed, EngineCall, TargetTokens
 from .engine_inputs import EngineDialect
 from .sampling import Sampler
 from .server_log import log_warning
 
 LOGITS, WANTS_LOGITS = "generation_logits", "return_generation_logits"
+
+# A call to an engine whose process has died may never be answered (seen in Triton 24.10), and keeps a place.
+DRAFT_LIMIT_S = 30.0
+TARGET_LIMIT_S = 300.0
 
 
 class EngineFailed(RuntimeError):
@@ -59,6 +64,7 @@ class TritonEngines:
         self._dialect = dialect
         self._log_probs = log_probs
         self._on_draft_failure = on_draft_failure
+        self._draft_rest = DraftRest()
         self._draft_failed = self._draft_is_silent = False
 
     async def target(self, call: EngineCall) -> TargetTokens:
@@ -86,16 +92,21 @@ class TritonEngines:
         """Drafted ids; DraftFailed without a draft engine, or when it fails, of which the log tells once."""
         if self._draft is None:
             raise DraftFailed("there is no draft engine")
+        if self._draft_rest.goes_on:
+            self._on_draft_failure()
+            raise DraftFailed("the draft engine has failed several calls, and is left alone for a while")
         more = {} if call.accept == "tokens" else {WANTS_LOGITS: np.array([[True]])}
         try:
             response = await self._run(self._draft, call, LOGITS if more else None, more)
         except EngineFailed as error:
             self._on_draft_failure()
+            self._draft_rest.failed()
             if not self._draft_failed:
                 log_warning(self._triton, f"the draft engine fails, the target goes on alone: {error}")
             self._draft_failed = True
             raise DraftFailed(str(error)) from error
         self._draft_failed = False
+        self._draft_rest.answered()
         ids = self._new_ids(response)[: call.max_new_tokens]
         told = self._output(response, LOGITS) if more and ids else None
         if call.accept == "fast_logits" and told is not None:
@@ -120,7 +131,11 @@ class TritonEngines:
             log_warning(self._triton, f"the draft engine gave no {LOGITS}: its drafts are accepted by equality")
 
     async def _run(
-        self, model: EngineModel, call: EngineCall, output: str | None = None, more: Mapping[str, Any] | None = None
+        self,
+        model: EngineModel,
+        call: EngineCall,
+        output: str | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> Any:
         """The response to one call, with one more ``output`` and ``more`` inputs; EngineFailed if there is none."""
         inputs = {**self._dialect.inputs(call, model.vocab_size), **(more or {})}
@@ -129,7 +144,12 @@ class TritonEngines:
             requested_output_names=["output_ids", "sequence_length", *([output] if output else [])],
             inputs=[self._triton.Tensor(name, value) for name, value in inputs.items()],
         )
-        response = await request.async_exec()
+        limit_s = DRAFT_LIMIT_S if model is self._draft else TARGET_LIMIT_S
+        try:
+            async with asyncio.timeout(limit_s):
+                response = await request.async_exec()
+        except TimeoutError:
+            raise EngineFailed(f"{model.name} has not answered for {limit_s:g} s") from None
         if response.has_error():
             raise EngineFailed(response.error().message())
         return response

@@ -110,7 +110,7 @@ def read_text_request(
         fixed_len=tensors.scalar("num_draft_tokens") is not None or _has_to_repeat(tensors, sampling),
         source=_draft_source(tensors),
         uses_draft_logits=None if uses_draft_logits is None else bool(uses_draft_logits),
-        end_ids=tokenizer.end_ids if end_id is None else (end_id,) if end_id >= 0 else (),
+        end_ids=tokenizer.end_ids if end_id is None else _own_end(end_id, limits),
         stop_words=tuple(ids for ids in map(tokenizer.encode_word, stop_texts) if ids),
         sampling=sampling,
         streams=tensors.flag("stream"),
@@ -154,6 +154,11 @@ def _max_tokens(tensors: TensorReader, prompt_tokens: int, limits: OrchestratorL
             f"max_tokens is {max_tokens}, expected 1 to {granted} after a prompt of {prompt_tokens} tokens."
         )
     return int(max_tokens)
+
+
+def _own_end(end_id: int, limits: OrchestratorLimits) -> tuple[int, ...]:
+    """The client's end id; one that the model does not know, as -1, ends nothing, and engines would stumble over it."""
+    return (end_id,) if 0 <= end_id < limits.vocab_size else ()
 
 
 def _draft_len(tensors: TensorReader, limits: OrchestratorLimits) -> int:
@@ -214,5 +219,8 @@ def _embedding_bias(
         for token in tokenizer.encode_word(word):
             if token >= limits.vocab_size:
                 raise BadRequest(f"embedding_bias_words: {word!r} has token {token}, which the model does not know.")
-            bias[token] += weight
+            with np.errstate(over="ignore"):
+                bias[token] += weight
+    if not np.isfinite(bias).all():
+        raise BadRequest("embedding_bias_weights of one token add up to infinity, expected a number.")
     return bias if bias.any() else None

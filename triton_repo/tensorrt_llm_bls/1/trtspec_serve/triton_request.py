@@ -89,6 +89,8 @@ class TensorReader:
                 top_p_decay=self.scalar(f"{top_p}_decay") or Sampling.top_p_decay,
                 top_p_min=self.scalar(f"{top_p}_min") or Sampling.top_p_min,
             )
+        except BadRequest:
+            raise
         except ValueError as error:
             raise BadRequest(f"{error}.") from None
 

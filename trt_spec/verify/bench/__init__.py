@@ -1,0 +1,1 @@
+"""Sweeps over how one deployment is used, and the report of them."""

@@ -1,0 +1,240 @@
+"""One bench from its systems to the report; Ctrl-C ends it early with what was whole by then."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from trt_spec.plan.measured_speed import MeasuredSteps
+from trt_spec.serve.contract import UNARY_MODEL
+from trt_spec.verify.bench.assemble import assemble_points, find_break_even, recommend_lengths
+from trt_spec.verify.bench.results import SCHEMA_VERSION, BenchConditions, BenchReport
+from trt_spec.verify.bench.run import Budget, Recording, run_blocks
+from trt_spec.verify.bench.settings import PRIMARY, Setting, Sweeps, list_settings
+from trt_spec.verify.bench.step_times import measure_steps
+from trt_spec.verify.bench.verdict import collect_notes, judge_bench
+from trt_spec.verify.client import TritonClient
+from trt_spec.verify.load.arrival import Bounds, ClosedLoop
+from trt_spec.verify.load.deadline import Deadline, default_total_s
+from trt_spec.verify.load.request import LoadRequest
+from trt_spec.verify.load.run import check_answered, run_load
+from trt_spec.verify.load.triton_grpc import TritonGrpcEndpoint
+from trt_spec.verify.machine import measure_machine, read_cpu_times
+from trt_spec.verify.results import MetricsDelta
+from trt_spec.verify.server_metrics import scrape_metrics, subtract
+from trt_spec.verify.tokenizer import TargetTokenizer, load_tokenizer
+from trt_spec.verify.workload.prompts import load_prompts
+from trt_spec.verify.workload.requests import Shape, build_requests, render_prompt
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a running system answers; ``tokenizer_folder`` None: prompts go as they are, without step times."""
+
+    grpc_url: str
+    metrics_url: str | None = None
+    tokenizer_folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class System:
+    """A deployment to measure. ``start`` gives its address for the length of a with block."""
+
+    name: str
+    start: Callable[[], AbstractContextManager[Address]]
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """``requests`` a setting and block, two for each user at least; ``budget_s`` bounds the whole bench softly."""
+
+    sweeps: Sweeps
+    draft_len: int
+    quick: bool = False
+    prompts_path: Path | None = None
+    requests: int = 12
+    output_tokens: int = 128
+    blocks: int = 5
+    budget_s: float | None = None
+    seed: int = 0
+
+
+@dataclass
+class _State:
+    """What is known so far."""
+
+    recording: Recording = field(default_factory=Recording)
+    wanted: dict[Setting, frozenset[str]] = field(default_factory=dict)
+    steps: list[MeasuredSteps] = field(default_factory=list)
+    metrics: MetricsDelta = field(default_factory=lambda: MetricsDelta(missing="not read"))
+    interrupted: bool = False
+
+
+class Bench:
+    """Measures systems in turn. ``report`` is valid at any moment, also after an interrupted ``run``."""
+
+    def __init__(
+        self,
+        options: BenchOptions,
+        systems: Sequence[System],
+        conditions: BenchConditions,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        self._options = options
+        self._systems = systems
+        self._conditions = conditions
+        self._progress = progress
+        self._state = _State()
+        self._begun = time.monotonic()
+        self._cpu_before = read_cpu_times()
+        self._server = ""
+        for system in systems:
+            self._state.wanted.update(self._settings(system.name))
+
+    def run(self) -> None:
+        """Measures everything. KeyboardInterrupt ends it quietly: ``report`` says so."""
+        try:
+            for index, system in enumerate(self._systems):
+                share = self._share_s(index)
+                with system.start() as address:
+                    self._measure(system.name, address, share)
+        except KeyboardInterrupt:
+            self._state.interrupted = True
+
+    @property
+    def report(self) -> BenchReport:
+        """What is known now."""
+        state, options = self._state, self._options
+        points = assemble_points(state.recording.loads, state.wanted, state.steps, options.seed)
+        recommendations = recommend_lengths(points)
+        break_even = find_break_even(points, options.draft_len)
+        return BenchReport(
+            schema_version=SCHEMA_VERSION,
+            verdict=judge_bench(recommendations, break_even, options.draft_len, state.interrupted),
+            interrupted=state.interrupted,
+            seconds=time.monotonic() - self._begun,
+            conditions=replace(self._conditions, server=self._server),
+            points=points,
+            steps=tuple(state.steps),
+            break_even_concurrency=break_even,
+            recommendations=recommendations,
+            notes=collect_notes(points, len(state.wanted)),
+            machine=measure_machine(self._cpu_before),
+            server_metrics=state.metrics,
+        )
+
+    def _settings(self, system: str) -> Mapping[Setting, frozenset[str]]:
+        options = self._options
+        return list_settings(options.sweeps, system, options.draft_len, quick=options.quick)
+
+    def _share_s(self, index: int) -> float | None:
+        """Seconds for this system: what is left, by its share of the settings that are left."""
+        budget_s = self._options.budget_s
+        if budget_s is None:
+            return None
+        sizes = [len(self._settings(system.name)) for system in self._systems[index:]]
+        return max(0.0, budget_s - (time.monotonic() - self._begun)) * sizes[0] / sum(sizes)
+
+    def _measure(self, system: str, address: Address, share_s: float | None) -> None:
+        begun = time.monotonic()
+        options = self._options
+        tokenizer = load_tokenizer(address.tokenizer_folder) if address.tokenizer_folder else None
+        deadline_s = default_total_s(options.output_tokens)
+        settings = list(self._settings(system))
+        make_requests = self._request_maker(tokenizer)
+        before = scrape_metrics(address.metrics_url) if address.metrics_url and system == PRIMARY else None
+        with TritonClient(address.grpc_url, deadline_s=deadline_s) as client:
+            self._server = client.check_ready()
+            drafts_from_model = client.interface(UNARY_MODEL).parameters.get("draft_source", "model") == "model"
+        asyncio.run(self._warm_up(address, settings, make_requests, Deadline(total_s=deadline_s)))
+        if system == PRIMARY and tokenizer is not None:
+            self._time_steps(address, tokenizer, settings, drafts_from_model, deadline_s)
+        left_s = None if share_s is None else max(0.0, share_s - (time.monotonic() - begun))
+        budget = Budget(options.blocks, left_s)
+        asyncio.run(self._run_blocks(address, settings, make_requests, budget, Deadline(total_s=deadline_s)))
+        if before is not None and address.metrics_url:
+            self._state.metrics = subtract(before, scrape_metrics(address.metrics_url))
+
+    def _request_maker(self, tokenizer: TargetTokenizer | None) -> Callable[[Setting], Sequence[LoadRequest]]:
+        """The same prompts for every setting of one load, whatever its draft length."""
+        options = self._options
+        prompts = load_prompts(options.prompts_path)
+
+        @cache
+        def make(setting: Setting) -> tuple[LoadRequest, ...]:
+            tokens = setting.prompt_tokens
+            shape = Shape(
+                prompt_tokens=None if tokens is None else (tokens, tokens),
+                output_tokens=(options.output_tokens, options.output_tokens),
+                seed=options.seed,
+            )
+            count = max(options.requests, 2 * setting.concurrency)
+            rows = build_requests(prompts, count, shape, tokenizer, num_draft_tokens=setting.num_draft_tokens)
+            return tuple(replace(row, temperature=setting.temperature) for row in rows)
+
+        return make
+
+    async def _warm_up(
+        self,
+        address: Address,
+        settings: Sequence[Setting],
+        make_requests: Callable[[Setting], Sequence[LoadRequest]],
+        deadline: Deadline,
+    ) -> None:
+        """Each prompt once and a few tokens: engines keep prefixes, and so every setting finds them alike."""
+        rows = {request.text: request for setting in settings for request in make_requests(setting)}
+        requests = [replace(row, max_tokens=8, num_draft_tokens=None) for row in rows.values()]
+        self._progress(f"warming up with {len(requests)} prompts")
+        endpoint = TritonGrpcEndpoint(address.grpc_url)
+        await endpoint.open()
+        try:
+            load = await run_load(endpoint, requests, ClosedLoop(1), Bounds(len(requests)), deadline)
+        finally:
+            await endpoint.close()
+        check_answered(load, endpoint.name)
+
+    def _time_steps(
+        self,
+        address: Address,
+        tokenizer: TargetTokenizer,
+        settings: Sequence[Setting],
+        drafts_from_model: bool,
+        deadline_s: float,
+    ) -> None:
+        batches = sorted(
+            {item.concurrency for item in settings if item == Setting(PRIMARY, item.num_draft_tokens, item.concurrency)}
+        )
+        prompts = load_prompts(self._options.prompts_path)[: max(batches, default=1)]
+        ids = [tokenizer.encode(render_prompt(prompt, tokenizer)) for prompt in prompts]
+        for batch in batches:
+            self._progress(f"timing the engines' steps, {batch} at once")
+            lengths = sorted({1, self._options.draft_len})
+            steps = measure_steps(
+                address.grpc_url, ids, batch, lengths, drafts_from_model=drafts_from_model, deadline_s=deadline_s
+            )
+            if steps is not None:
+                self._state.steps.append(steps)
+
+    async def _run_blocks(
+        self,
+        address: Address,
+        settings: Sequence[Setting],
+        make_requests: Callable[[Setting], Sequence[LoadRequest]],
+        budget: Budget,
+        deadline: Deadline,
+    ) -> None:
+        endpoint = TritonGrpcEndpoint(address.grpc_url)
+        await endpoint.open()
+        try:
+            await run_blocks(
+                endpoint, settings, make_requests, budget, deadline, self._state.recording, progress=self._progress
+            )
+        finally:
+            await endpoint.close()
