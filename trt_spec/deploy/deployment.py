@@ -89,6 +89,13 @@ class Deployment:
         """Whether the draft's logits go from GPU to GPU."""
         return self.accept == "fast_logits"
 
+    @property
+    def drafts_ahead(self) -> bool:
+        """Whether the draft may go on while the target verifies: it has GPUs of its own, on the only node."""
+        if self.draft is None or not self.draft.gpu_device_ids or self.target.nodes > 1:
+            return False
+        return not set(self.draft.gpu_device_ids) & set(self.target.gpu_device_ids)
+
     def engines(self) -> Iterator[tuple[Role, EngineDeployment]]:
         """Role and engine, the target first."""
         yield "target", self.target

@@ -202,6 +202,7 @@ def _plan_drafting(deployment: Deployment, engine: ModelDialect) -> dict[str, st
         "draft_source": deployment.draft_source,
         "adaptive": "true" if deployment.adaptive else "false",
         "draft_len_by_running": ",".join(map(str, lengths)),
+        "draft_ahead": "true" if deployment.drafts_ahead else "false",
         "accept": deployment.accept,
         "target_logits_width": str(deployment.logits_width or deployment.vocab_size),
         "engine_takes_retention": "true" if _takes_retention(engine) else "false",

@@ -62,7 +62,7 @@ class TritonPythonModel:
         draft = parameters.get("tensorrt_llm_draft_model_name")
         self._has_draft_model = bool(draft)
         table = self._options.draft_len_by_running
-        self._lengths = SharedCosts(table, allow_ahead=True) if table is not None else None
+        self._lengths = SharedCosts(table, allow_ahead=self._options.drafts_ahead) if table is not None else None
         self._log_probs = cast(LogProbSource, parameters["log_probs"])
         self._engines = TritonEngines(
             triton,

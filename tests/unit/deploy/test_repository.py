@@ -109,6 +109,7 @@ def test_orchestrators(deployment: Deployment, tmp_path: Path, version: str, see
             "draft_source": "model",
             "adaptive": "false",
             "draft_len_by_running": "4",
+            "draft_ahead": "false",
             "accept": "tokens",
             "target_logits_width": "320",
             "engine_takes_retention": "true",
@@ -133,6 +134,28 @@ def test_engines_are_told_what_to_keep_where_they_can_be(
 ) -> None:
     repository = write_repository(replace(deployment, tensorrt_llm=version), tmp_path / "repository")
     assert read_config(repository, "ensemble").parameters["engine_takes_retention"] == takes
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "nodes", "ahead"),
+    [
+        ((), (), 1, "false"),
+        ((0, 1), (0,), 1, "false"),
+        ((0, 1), (2,), 1, "true"),
+        ((0, 1), (2,), 2, "false"),  # the same numbers on each node: where the draft's rank sits is not known here
+    ],
+)
+def test_drafting_ahead_is_for_a_draft_with_gpus_of_its_own(
+    deployment: Deployment, tmp_path: Path, target: tuple[int, ...], draft: tuple[int, ...], nodes: int, ahead: str
+) -> None:
+    assert deployment.draft is not None
+    placed = replace(
+        deployment,
+        target=replace(deployment.target, gpu_device_ids=target, nodes=nodes),
+        draft=replace(deployment.draft, gpu_device_ids=draft),
+    )
+    repository = write_repository(placed, tmp_path / "repository")
+    assert read_config(repository, "ensemble").parameters["draft_ahead"] == ahead
 
 
 def test_drafts_by_look_up_need_no_draft_engine(deployment: Deployment, tmp_path: Path) -> None:

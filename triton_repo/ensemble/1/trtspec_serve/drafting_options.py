@@ -20,6 +20,7 @@ class DraftingOptions:
     ``cache`` is what both engines' caches hold, None admits requests by their number alone. ``target_logits_width`` are
     the columns of the logits that the target engine takes, its vocabulary padded to its ranks; 0 for its vocabulary.
     ``draft_len_by_running`` is where adaptive lengths start; None fixes every length.
+    ``drafts_ahead`` lets the draft model go on while the target verifies, where that is measured to pay.
     """
 
     draft_source: SourceChoice = "model"
@@ -28,6 +29,7 @@ class DraftingOptions:
     takes_retention: bool = False
     target_logits_width: int = 0
     draft_len_by_running: str | None = None
+    drafts_ahead: bool = False
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> DraftingOptions:
@@ -39,6 +41,7 @@ class DraftingOptions:
             takes_retention=_flag(parameters, "engine_takes_retention"),
             target_logits_width=int(parameters.get("target_logits_width") or 0),
             draft_len_by_running=parameters.get("draft_len_by_running") if _flag(parameters, "adaptive") else None,
+            drafts_ahead=_flag(parameters, "draft_ahead"),
         )
 
     def sources(self, request: SpeculationRequest, *, has_draft_model: bool) -> frozenset[Source]:

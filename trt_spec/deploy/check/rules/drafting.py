@@ -25,6 +25,7 @@ CHOICES = {
     DRAFT_SOURCE: get_args(DraftSource),
     ACCEPT: get_args(Accept),
     "adaptive": ("true", "false"),
+    "draft_ahead": ("true", "false"),
     "engine_takes_retention": ("true", "false"),
 }
 LOGITS_WIDTH = "target_logits_width"
