@@ -24,11 +24,12 @@ def resolve_bench(
     spec: Spec, sweeps: Sequence[str], *, quick: bool, prompts_path: Path | None, command: str
 ) -> tuple[BenchOptions, BenchConditions]:
     """Raises SpecError for sweeps that the spec does not allow, and for a spec that drafts nothing."""
-    if spec.speculation.mode == "none" or spec.backend == "llmapi":
+    if not spec.external_draft_len:
         raise SpecError(
             f"The spec {spec.name!r} takes no draft length by request (backend {spec.backend}, mode "
             f"{spec.speculation.mode}), so there is nothing to sweep.",
-            remedy="Compare two servers with `trtspec verify --url`, or bench a spec of backend engine or onnx.",
+            remedy="Compare two servers with `trtspec verify --url`, or bench mode draft_target or ngram of backend "
+            "engine or onnx.",
         )
     options = BenchOptions(
         sweeps=resolve_sweeps(spec, sweeps, quick=quick),

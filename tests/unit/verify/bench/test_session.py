@@ -92,8 +92,9 @@ def test_refused_prompts_are_counted_not_dropped(make_bench, fake_triton):
     assert any("not answered" in note for note in bench.report.notes)
 
 
-def test_a_spec_that_drafts_nothing_has_nothing_to_sweep(write_spec):
+@pytest.mark.parametrize("mode", ["none", "medusa"])
+def test_a_spec_whose_draft_length_no_request_sets_has_nothing_to_sweep(write_spec, mode):
     spec = load_spec(write_spec())
-    none = spec.model_copy(update={"speculation": spec.speculation.model_copy(update={"mode": "none"})})
+    none = spec.model_copy(update={"speculation": spec.speculation.model_copy(update={"mode": mode})})
     with pytest.raises(SpecError, match="nothing to sweep"):
         resolve_bench(none, (), quick=True, prompts_path=None, command="")
