@@ -26,6 +26,7 @@ def prompts_file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_step_times_and_acceptance_are_real_and_predict(served, write_spec, prompts_file, tiny):
     @contextlib.contextmanager
     def start():

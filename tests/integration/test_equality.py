@@ -49,6 +49,7 @@ def with_controls(said: dict[str, str]) -> list[Case]:
     return cases
 
 
+@pytest.mark.slow
 def test_b037_two_hundred_and_fifty_answers_equal_the_targets_own(served, tiny):
     tokenizer = TextTokenizer(tiny / "tokenizer")
     with TritonClient(served.grpc_url, deadline_s=60) as client, ThreadPoolExecutor(8) as pool:

@@ -166,6 +166,7 @@ def expected(served: Served, sampled_probabilities: Callable[..., np.ndarray]) -
     return Expected(first, second, draft)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_answers_have_the_targets_distribution(
     served: Served, expected: Expected, chance_of_fit: Callable[..., float], model: str

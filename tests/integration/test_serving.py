@@ -120,6 +120,7 @@ def test_the_load_client_reads_whole_streams(served, door):
     assert summary.token_source == "ids" and summary.acceptance.drafted > summary.acceptance.accepted > 0
 
 
+@pytest.mark.slow
 def test_an_honest_deployment_passes_every_probe_of_verify(served, tmp_path, tiny):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("\n".join(json.dumps({"text": text}) for text in PROMPTS[:5]), encoding="utf-8")

@@ -98,6 +98,7 @@ class RestlessPolicy:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accept", ["tokens", "logits"])
 def test_however_rounds_are_planned_the_distribution_is_the_targets(make_loop, chances, accept):
     loop = make_loop(accept, draft_len=3, policy=RestlessPolicy, prefix=(5, 2, 1, 3, 5, 2))  # n-grams have a match
@@ -135,6 +136,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("accept", "options", "patches"), FAULTS.values(), ids=FAULTS)
 def test_planted_faults_are_caught(monkeypatch, make_loop, chances, accept, options, patches):
     for name, fault in patches.items():
@@ -143,6 +145,7 @@ def test_planted_faults_are_caught(monkeypatch, make_loop, chances, accept, opti
     assert min(found) < LEAST_CHANCE
 
 
+@pytest.mark.slow
 def test_the_faults_differ_from_the_rule_by_their_fault_alone(monkeypatch, make_loop, chances):
     monkeypatch.setattr(sequence, "accept_logits", rejection_sampling())
     assert min(chances(make_loop("logits"), SETTINGS["temperature 0.7"], FEW_SAMPLES)) > LEAST_CHANCE
