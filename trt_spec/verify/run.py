@@ -97,7 +97,7 @@ class _Result:
 def run_verify(options: VerifyOptions, progress: Progress = lambda _: None) -> Report:
     """Runs every prompt with and without speculation and writes the report, if a folder is given.
 
-    Returns the report whatever the verdict; ``report.check_report`` turns a bad one into VerifyFailed. Raises
+    Returns the report whatever the verdict; ``verdict.check_report`` turns a bad one into VerifyFailed. Raises
     SpecError, EnvironmentMissing or StepFailed when the run itself cannot be finished.
     """
     prompts = load_prompts(options.prompts_path)
