@@ -28,7 +28,7 @@ FIRST_ID, IDS = 1000, 4000
 class Arrival:
     """Milliseconds between the tokens of a stream: alone (median), and while the prompt is read (longest, median).
 
-    ``chunk_ms`` is a forward pass over one chunk of the prompt, in the middle of it, and nothing else.
+    ``chunk_ms`` is a forward pass over the last whole chunk of the prompt, which takes longest, and nothing else.
     """
 
     quiet_ms: float
@@ -65,7 +65,7 @@ def measure_arrival(engine: Engine, prompt: list[int]) -> Arrival:
 
 
 def _chunk_ms(engine: Engine) -> float:
-    row, past = engine.rows.rows[0], ARRIVING_TOKENS // 2
+    row, past = engine.rows.rows[0], (ARRIVING_TOKENS // CHUNK_TOKENS - 1) * CHUNK_TOKENS
     row.write(0, [FIRST_ID] * past)
     started = time.perf_counter()
     engine.forward([Piece(row.index, past, [FIRST_ID] * CHUNK_TOKENS, 1)])

@@ -1,11 +1,13 @@
 """The local engine alone, without Triton: tokens/s by concurrency, plain and speculative, and where a step's time goes.
 
-    python benchmarks/local_engine.py [WORKSPACE] [--rounds N] [--json FILE] [--arrival] [--memory REQUESTS]
+    python benchmarks/local_engine.py [WORKSPACE] [--rounds N] [--json FILE]
+    python benchmarks/local_engine.py [WORKSPACE] --arrival [--rounds N]
+    python benchmarks/local_engine.py [WORKSPACE] --memory REQUESTS
 
 The workspace must hold built engines of a pair; by default it is the demo's. Everything runs in one process, each round
 measures every line once, in turn; printed are medians over the rounds, and of ratios the median of the rounds' ratios,
-because a shared machine's speed drifts. ``--arrival`` adds the gaps of a running stream while a prompt of 1,000 tokens
-arrives; ``--memory 2000`` measures nothing but the resident size while the target serves so many mixed requests.
+because a shared machine's speed drifts. ``--arrival`` measures the gaps of a running stream while a prompt of 1,000
+tokens arrives, ``--memory 2000`` the resident size while the target serves so many mixed requests, and nothing else.
 """
 
 from __future__ import annotations
@@ -216,15 +218,6 @@ def summarise(rounds: list[dict]) -> dict[str, Any]:
             }
             for name in names
         },
-        "arrival": {
-            **{key: median("arrival", key) for key in rounds[0]["arrival"]},
-            "longest_of_step_and_chunk": median_ratio(
-                lambda found: found["arrival"]["longest_ms"],
-                lambda found: found["arrival"]["quiet_ms"] + found["arrival"]["chunk_ms"],
-            ),
-        }
-        if "arrival" in rounds[0]
-        else None,
         "steps_ms": {name.removeprefix("step "): median_of(name) for name in steps},
         "bandwidth": {
             role: {
@@ -253,12 +246,6 @@ def print_table(table: dict[str, Any]) -> None:
             for tokens in (1, DRAFT_LEN + 1):
                 times = [table["steps_ms"][f"{role} {rows} {past} {tokens}"] for past in PASTS]
                 print(f"{role:7}{f'{rows} rows':7}{tokens:7}" + "".join(f"{ms:10.1f}" for ms in times))
-    if found := table["arrival"]:
-        print(
-            f"\na stream while a long prompt arrives: {found['quiet_ms']:.1f} ms a token before, then "
-            f"{found['median_ms']:.1f} (longest {found['longest_ms']:.1f}); one chunk alone {found['chunk_ms']:.1f} "
-            f"ms; longest gap / (step + chunk): {found['longest_of_step_and_chunk']:.2f}"
-        )
     for role, row in table["bandwidth"].items():
         print(
             f"\n{role}: reading its weights {row['bound_ms']:.1f} ms, one decode step {row['step_ms']:.1f} ms: "
@@ -279,20 +266,36 @@ def main() -> None:
         for served, mib in measure_memory(Engine(place.engine("target")), options.memory):
             print(f"{served:7} requests served, {mib:8.1f} MiB resident")
         return
+    if options.arrival:
+        print_arrivals(Engine(place.engine("target")), prompt_ids(place)[0], options.rounds)
+        return
     engines = {role: Engine(place.engine(role)) for role in ("draft", "target")}
-    tokenizer = TextTokenizer(place.engine("target"))
-    prompts = [tokenizer.encode(CHAT.format(text)) for text in PROMPTS]
+    prompts = prompt_ids(place)
     weights = {role: np.ones(read_bytes(place.engine(role)) // 4, np.float32) for role in engines}
     rounds: list[dict[str, Any]] = []
     for _ in range(options.rounds):
         rounds.append(measure_round(engines, prompts, weights))
-        if options.arrival:
-            forget_all(engines["target"])
-            rounds[-1]["arrival"] = asdict(measure_arrival(engines["target"], prompts[0]))
     table = summarise(rounds)
     print_table(table)
     if options.json:
         options.json.write_text(json.dumps({"medians": table, "rounds": rounds}, indent=2) + "\n", encoding="utf-8")
+
+
+def prompt_ids(place: Workspace) -> list[list[int]]:
+    tokenizer = TextTokenizer(place.engine("target"))
+    return [tokenizer.encode(CHAT.format(text)) for text in PROMPTS]
+
+
+def print_arrivals(engine: Engine, prompt: list[int], rounds: int) -> None:
+    """One line a round, and how much longer the longest gap is than a step alone, in chunks."""
+    for _ in range(rounds):
+        forget_all(engine)
+        found = measure_arrival(engine, prompt)
+        chunks = (found.longest_ms - found.quiet_ms) / found.chunk_ms
+        print(
+            f"ms: a step {found.quiet_ms:.1f}, one chunk {found.chunk_ms:.1f}; while the prompt is read, longest gap "
+            f"{found.longest_ms:.1f}, median {found.median_ms:.1f}: it rises by {chunks:.2f} chunks"
+        )
 
 
 def read_bytes(engine: Path) -> int:
