@@ -18,7 +18,7 @@ RETENTION_PRIORITY = 60
 RETENTION_MS = 10_000
 """The next round comes long before; what is left of an answer that has ended loses its priority after this."""
 
-_TRUE, _FALSE = np.array([[True]]), np.array([[False]])
+_TRUE = np.array([[True]])
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,17 @@ class EngineDialect:
     def min_tokens_name(self) -> str:
         return MIN_TOKENS_NAMES[SEED_NAMES.index(self.seed_name)]
 
-    def inputs(self, call: EngineCall, vocab_size: int) -> dict[str, Any]:
-        """Input tensors [1, ...] of a call, by name; ``vocab_size`` is that of the engine it goes to."""
+    def inputs(self, call: EngineCall, vocab_size: int, *, crowded: bool) -> dict[str, Any]:
+        """Input tensors [1, ...] of a call, by name; ``vocab_size`` is that of the engine it goes to.
+
+        ``crowded`` tells that other requests use the engine's cache too. The blocks of one that is alone are the most
+        recently used anyway, and six tensors a call would take a tenth of what a round costs outside the engines.
+        """
         values: dict[str, Any] = {
             "input_ids": call.ids[None],
             "input_lengths": np.array([[len(call.ids)]], np.int32),
             "request_output_len": np.array([[call.max_new_tokens]], np.int32),
             "exclude_input_in_output": _TRUE,
-            "streaming": _FALSE,
         }
         if call.draft_ids:
             values["draft_input_ids"] = np.array([call.draft_ids], np.int32)
@@ -59,7 +62,7 @@ class EngineDialect:
             values["runtime_top_k"] = np.array([[sampling.top_k]], np.int32)
             values["runtime_top_p"] = np.array([[sampling.top_p]], np.float32)
             values[self.seed_name] = np.array([[sampling.seed]], np.uint64)
-        if self.takes_retention:
+        if self.takes_retention and crowded:
             values |= _retention(len(call.ids))
         return values | self._rules(sampling.rules, vocab_size)
 

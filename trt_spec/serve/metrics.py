@@ -10,6 +10,7 @@ Counters move once a second while a request runs and once at its end, never with
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,12 +98,15 @@ METRICS = (
 class OrchestratorMetrics:
     """The metrics of one model; ``triton`` is the Python backend's utility module.
 
-    Two models of a server may carry the same names: Triton keeps one family of each and tells them apart by label.
+    Any thread may call, but only one at a time gets through: a metric that two threads change together takes the server
+    down (Triton 2.51, seen). Two models of a server may carry the same names: Triton keeps one family of each and tells
+    them apart by label.
     """
 
     def __init__(self, triton: Any, *, model: str, version: str, max_draft_len: int) -> None:
         self._triton = triton
         self._labels = {"model": model, "version": version}
+        self._lock = threading.Lock()
         self._families: list[Any] = []  # a family that is collected takes its metrics with it
         self._metrics: dict[tuple[str, str], Any] = {}
         for info in METRICS:
@@ -173,9 +177,10 @@ class OrchestratorMetrics:
         if metric is None:
             return
         try:
-            getattr(metric, operation)(value)
+            with self._lock:
+                getattr(metric, operation)(value)
         except Exception as error:  # noqa: BLE001 - no request fails over a figure
-            del self._metrics[info.name, outcome]
+            self._metrics.pop((info.name, outcome), None)
             self._log(f"metric {info.name} is given up: {error}")
 
     def _log(self, message: str) -> None:

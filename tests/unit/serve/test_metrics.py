@@ -1,5 +1,7 @@
 """Metrics of the orchestrator on Triton versions that lack some of them, and while they fail."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -154,3 +156,22 @@ def test_the_reference_page_lists_exactly_these_metrics():
     rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
     listed = [(name, kind, what) for name, kind, _labels, what in rows]
     assert listed == [(info.name, info.kind.lower(), info.what) for info in METRICS]
+
+
+def test_threads_change_metrics_one_at_a_time():
+    inside, most = [], []
+
+    class Slow(Metric):
+        def increment(self, value):
+            inside.append(None)
+            time.sleep(0.0002)
+            most.append(len(inside))
+            inside.pop()
+
+        set = observe = increment
+
+    metrics = make_metrics(make_triton([], metric=Slow))
+    with ThreadPoolExecutor(8) as pool:
+        for counted in [pool.submit(count_a_request, metrics) for _ in range(16)]:
+            counted.result()
+    assert set(most) == {1}

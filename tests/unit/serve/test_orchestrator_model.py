@@ -1,6 +1,5 @@
 """The orchestrator's Triton glue on a fake Python backend: what a real server cannot be made to do on demand."""
 
-import asyncio
 import json
 import shutil
 import sys
@@ -85,7 +84,8 @@ class FakeRequest:
         self._inputs = [Tensor(name, values) for name, values in given.items()]
         self.responses = []
         self.done = threading.Event()
-        self.cancelled = False
+        self.asked_too_late = False
+        self.cancelled, self.seen_cancelled = False, threading.Event()
         self.parameters_text = "{}"
 
     def inputs(self):
@@ -95,6 +95,9 @@ class FakeRequest:
         return self.parameters_text
 
     def is_cancelled(self):
+        self.asked_too_late |= self.done.is_set()
+        if self.cancelled:
+            self.seen_cancelled.set()
         return self.cancelled
 
     def get_response_sender(self):
@@ -130,11 +133,10 @@ def triton(monkeypatch):
         def __init__(self, model_name, requested_output_names, inputs):
             self.model, self.inputs = model_name, {tensor.name(): tensor.as_numpy() for tensor in inputs}
 
-        async def async_exec(self):
+        def exec(self):
             ids = self.inputs["input_ids"][0].tolist()
             drafts = self.inputs.get("draft_input_ids", np.empty((1, 0), np.int32))[0].tolist()
             new = module.engine(self.model, ids, int(self.inputs["request_output_len"][0, 0]), drafts)
-            new = await new if asyncio.iscoroutine(new) else new
             if isinstance(new, str):
                 return InferenceResponse(error=TritonError(new))
             module.calls.append((self.model, self.inputs))
@@ -152,6 +154,15 @@ def triton(monkeypatch):
     module.engine = lambda model, ids, n, drafts: [len(ids) % 300 + i for i in range(n)]
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", module)
     return module
+
+
+@pytest.fixture
+def never(monkeypatch):
+    """An engine that answers when the test is over; calls that may never be answered are looked at often."""
+    monkeypatch.setattr("trt_spec.serve.request_threads.LOOK_S", 0.01)
+    gate = threading.Event()
+    yield lambda *call: gate.wait() and []
+    gate.set()
 
 
 @pytest.fixture
@@ -268,8 +279,8 @@ def test_a_stream_sends_a_response_a_round(start):
 def test_more_requests_than_slots_and_queue_are_turned_away_and_only_those(triton, start):
     gate = threading.Event()
 
-    async def engine(model, ids, n, drafts):
-        await asyncio.to_thread(gate.wait)
+    def engine(model, ids, n, drafts):
+        gate.wait()
         return [1] * n
 
     triton.engine = engine
@@ -290,11 +301,10 @@ def test_more_requests_than_slots_and_queue_are_turned_away_and_only_those(trito
 
 
 def test_many_calls_wait_for_engines_at_the_same_time(triton, start):
-    """Python's default executor would let through a handful."""
     together = threading.Barrier(33)
 
-    async def engine(model, ids, n, drafts):
-        await asyncio.to_thread(together.wait, 10)
+    def engine(model, ids, n, drafts):
+        together.wait(10)
         return []
 
     triton.engine = engine
@@ -353,6 +363,7 @@ def test_a_cancelled_request_ends_within_a_round(triton, start):
     def engine(model, ids, n, drafts):
         calls.append(model)
         request.cancelled = True
+        request.seen_cancelled.wait(10)
         return [len(ids) % 300 + i for i in range(n)]
 
     request, triton.engine = FakeRequest("a"), engine
@@ -361,11 +372,23 @@ def test_a_cancelled_request_ends_within_a_round(triton, start):
     assert calls == ["draft"]  # nobody waits for what the target would make of it
 
 
-def test_finalize_answers_what_is_still_running(triton, start):
-    async def engine(model, ids, n, drafts):
-        await asyncio.sleep(60)
+def test_triton_is_never_asked_for_a_request_that_it_has_freed(start, monkeypatch):
+    class SlowlySent(FakeRequest):
+        def send(self, *response, **flags):
+            super().send(*response, **flags)
+            time.sleep(0.02)
 
-    triton.engine = engine
+    monkeypatch.setattr("trt_spec.serve.waiting_client.LOOK_S", 0.001)
+    model, requests = start(), [SlowlySent("a") for _ in range(3)]
+    model.execute(requests)
+    for request in requests:
+        request.wait()
+    time.sleep(0.1)
+    assert not any(request.asked_too_late for request in requests)
+
+
+def test_finalize_answers_what_is_still_running(triton, start, never):
+    triton.engine = never
     model, requests = start(), [FakeRequest("a") for _ in range(6)]
     model.execute(requests)
     time.sleep(0.05)
@@ -411,8 +434,8 @@ def test_metrics_are_the_sums_of_the_answers(triton, start):
 def test_metrics_show_who_waits_and_who_is_turned_away(triton, start):
     gate = threading.Event()
 
-    async def engine(model, ids, n, drafts):
-        await asyncio.to_thread(gate.wait)
+    def engine(model, ids, n, drafts):
+        gate.wait()
         return [1] * n
 
     triton.engine = engine
@@ -436,6 +459,8 @@ def test_a_cancelled_request_leaves_what_it_drafted_in_the_metrics(triton, start
 
     def cancelling(model, ids, n, drafts):
         request.cancelled = model == "target"
+        if request.cancelled:
+            request.seen_cancelled.wait(10)
         return engine(model, ids, n, drafts)
 
     request, triton.engine = FakeRequest("a"), cancelling
@@ -447,12 +472,11 @@ def test_a_cancelled_request_leaves_what_it_drafted_in_the_metrics(triton, start
     assert metrics["trtspec_running_requests"] == 0
 
 
-def test_a_draft_engine_that_hangs_is_given_up_and_one_that_keeps_failing_is_left_alone(triton, start, monkeypatch):
+def test_a_draft_engine_that_hangs_is_given_up_and_one_that_keeps_failing_is_left_alone(
+    triton, start, monkeypatch, never
+):
     monkeypatch.setattr("trt_spec.serve.triton_engines.DRAFT_LIMIT_S", 0.05)
     asked, engine = [], triton.engine
-
-    async def never():
-        await asyncio.sleep(60)
 
     def hanging(model, *call):
         asked.append(model)
@@ -471,13 +495,9 @@ def test_a_draft_engine_that_hangs_is_given_up_and_one_that_keeps_failing_is_lef
     assert "has not answered for 0.05 s" in triton.warnings[0]
 
 
-def test_a_target_engine_that_hangs_fails_its_request(triton, start, monkeypatch):
+def test_a_target_engine_that_hangs_fails_its_request(triton, start, monkeypatch, never):
     monkeypatch.setattr("trt_spec.serve.triton_engines.TARGET_LIMIT_S", 0.05)
-
-    async def never():
-        await asyncio.sleep(60)
-
-    request, triton.engine = FakeRequest("a", num_draft_tokens=0), lambda *call: never()
+    request, triton.engine = FakeRequest("a", num_draft_tokens=0), never
     start().execute([request])
     assert "target has not answered for 0.05 s" in request.wait().error().message()
     assert metrics_of(triton, 1)["trtspec_running_requests"] == 0
@@ -710,15 +730,26 @@ def test_fast_logits_go_on_as_the_handle_they_are(triton, start):
     assert not any("draft_logits" in inputs or "return_generation_logits" in inputs for _, inputs in triton.calls)
 
 
-def test_live_prefixes_are_kept_where_the_engine_can(triton, start):
-    plain, kept = FakeRequest("abc"), FakeRequest("abc")
-    start().execute([plain])
-    plain.wait()
-    assert not any(name.startswith("retention") for _, inputs in triton.calls for name in inputs)
-    triton.calls.clear()
-    start(engine_takes_retention="true").execute([kept])
-    kept.wait()
-    for _, inputs in triton.calls:
+def test_live_prefixes_are_kept_where_the_engine_can_and_others_are_there(triton, start):
+    engine, sent = triton.engine, {}
+    for takes, count in (("false", 2), ("true", 1), ("true", 2)):
+        together = threading.Barrier(count)
+
+        def meeting(*call, together=together):
+            together.wait(10)
+            return engine(*call)
+
+        triton.engine = meeting
+        triton.calls.clear()
+        requests = [FakeRequest("abc") for _ in range(count)]
+        start(engine_takes_retention=takes).execute(requests)
+        for request in requests:
+            assert text_of(request.wait())
+        sent[takes, count] = [inputs for _, inputs in triton.calls]
+    crowded = sent.pop(("true", 2))
+    assert not any(name.startswith("retention") for calls in sent.values() for inputs in calls for name in inputs)
+    assert len(crowded) >= 8
+    for inputs in crowded[2:]:  # the first call may have been sent when nobody else was there yet
         assert inputs["retention_token_range_ends"].tolist() == inputs["input_lengths"].tolist()
         assert inputs["retention_token_range_priorities"] > 35
         assert inputs["retention_decode_priority"].dtype == np.int32
@@ -727,8 +758,8 @@ def test_live_prefixes_are_kept_where_the_engine_can(triton, start):
 def test_requests_wait_for_room_in_the_caches(triton, start):
     gate = threading.Event()
 
-    async def engine(model, ids, n, drafts):
-        await asyncio.to_thread(gate.wait)
+    def engine(model, ids, n, drafts):
+        gate.wait()
         return [1] * n
 
     triton.engine = engine
@@ -747,8 +778,8 @@ def test_requests_wait_for_room_in_the_caches(triton, start):
 def test_a_request_that_is_cancelled_while_it_waits_leaves_at_once(triton, start):
     gate = threading.Event()
 
-    async def engine(model, ids, n, drafts):
-        await asyncio.to_thread(gate.wait)
+    def engine(model, ids, n, drafts):
+        gate.wait()
         return [1] * n
 
     triton.engine = engine

@@ -69,6 +69,9 @@ class SlowEngines:
             raise DraftFailed("broken")
         return Draft(self._run("draft", call))
 
+    def begin_draft(self, call):
+        return asyncio.ensure_future(self.draft(call))
+
     async def target(self, call):
         await self._wait("target")
         return TargetTokens(self._run("target", call))

@@ -37,6 +37,9 @@ class FunctionEngines:
     async def draft(self, call):
         return Draft(self._run("draft", call))
 
+    def begin_draft(self, call):
+        return asyncio.ensure_future(self.draft(call))
+
     def _run(self, role, call):
         self.calls.append((role, call))
         next_token, ids, start = self._functions[role], call.ids.tolist(), len(call.ids)

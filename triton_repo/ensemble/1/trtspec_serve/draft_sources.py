@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable
 from typing import Protocol
 
 from .engine_calls import NO_DRAFT, Draft, Engines
@@ -50,7 +50,7 @@ class ModelDrafts:
         self._answer = answer
         self._known = 0
         self._begin, self._draft = 0, NO_DRAFT  # what was proposed last, and where in the answer
-        self._ahead: asyncio.Future[Draft] | None = None
+        self._ahead: Awaitable[Draft] | None = None
 
     @property
     def cold_tokens(self) -> int:
@@ -68,8 +68,7 @@ class ModelDrafts:
     def go_ahead(self, length: int) -> None:
         """Starts the next draft behind the one just proposed: the target's own token, then ``length`` more."""
         call = self._answer.draft_call(length + 1, behind=self._draft.ids)
-        self._ahead = asyncio.ensure_future(self._engines.draft(call))
-        self._ahead.add_done_callback(_retrieve)
+        self._ahead = self._engines.begin_draft(call)
 
     def verified(self, accepted: int) -> None:
         """How much of the last proposal becomes part of the answer."""
@@ -85,9 +84,3 @@ class ModelDrafts:
         draft = await ahead
         is_right = bool(draft.ids) and self._answer.ids[self._begin :] == [*self._draft.ids, draft.ids[0]]
         return draft.part(1) if is_right else NO_DRAFT
-
-
-def _retrieve(ahead: asyncio.Future[Draft]) -> None:
-    """Asks for a failure that nobody waits for, so that asyncio does not complain; the engine has told of it."""
-    if not ahead.cancelled():
-        ahead.exception()

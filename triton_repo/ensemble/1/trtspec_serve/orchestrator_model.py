@@ -1,8 +1,9 @@
 """The Triton model of the orchestrator: text in, text out, for both transaction policies.
 
-``execute`` hands every request to an event loop of its own and returns; answers leave through response senders. So one
-instance keeps many requests in flight, and the same code serves a non-decoupled model (``tensorrt_llm_bls``: one
-response) and a decoupled one (``ensemble``: a response a round when the client asks to stream).
+``execute`` hands every request to an event loop, where it waits for a place, and from there to a thread of its own;
+answers leave through response senders. So one instance keeps many requests in flight, and the same code serves a
+non-decoupled model (``tensorrt_llm_bls``: one response) and a decoupled one (``ensemble``: a response a round when the
+client asks to stream).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .drafting_options import DraftingOptions
 from .engine_inputs import EngineDialect
 from .event_loop import EventLoopThread
 from .metrics import OrchestratorMetrics, Outcome, RequestFigures
+from .request_threads import RequestThreads
 from .rounds import RoundCounts, Surroundings, fixed_length
 from .server_log import log_error, log_info
 from .speculate import speculate
@@ -31,13 +33,7 @@ from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
 from .triton_engines import EngineFailed, EngineModel, TritonEngines
 from .triton_request import BadRequest, TensorReader, read_parameters
-
-CALLS_OF_A_REQUEST = 2
-"""At once: the target verifies while the draft goes on."""
-
-
-class ClientGone(Exception):
-    """The request was cancelled."""
+from .waiting_client import ClientGone, WaitingClient
 
 
 class TritonPythonModel:
@@ -64,6 +60,7 @@ class TritonPythonModel:
         table = self._options.draft_len_by_running
         self._lengths = SharedCosts(table, allow_ahead=self._options.drafts_ahead) if table is not None else None
         self._log_probs = cast(LogProbSource, parameters["log_probs"])
+        self._threads = RequestThreads()
         self._engines = TritonEngines(
             triton,
             target=EngineModel(
@@ -71,6 +68,8 @@ class TritonPythonModel:
             ),
             draft=EngineModel(draft, int(parameters["draft_vocab_size"])) if draft else None,
             dialect=EngineDialect(parameters["engine_seed_name"], self._options.takes_retention),
+            threads=self._threads,
+            running=lambda: self._admission.running,
             on_draft_failure=self._metrics.count_draft_failure,
             log_probs=self._log_probs,
         )
@@ -81,7 +80,7 @@ class TritonPythonModel:
             lambda running, waiting: self._metrics.set_load(running=running, waiting=waiting),
         )
         self._name = args["model_name"]
-        self._loop = EventLoopThread(CALLS_OF_A_REQUEST * self._limits.max_inflight_requests)
+        self._loop = EventLoopThread()
         self._engine_drafts = parameters.get(ENGINE_DRAFTS) == "true"
 
     def execute(self, requests: list[Any]) -> None:
@@ -90,6 +89,7 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         self._loop.stop()
+        self._threads.stop()
         self._metrics.close()
 
     async def _serve(self, request: Any, sender: Any) -> None:
@@ -134,23 +134,20 @@ class TritonPythonModel:
     async def _admit(self, request: Any, sender: Any, figures: RequestFigures, debug: DebugLog | None) -> None:
         """Waits for a place; a decoupled model's queue in Triton never fills, so the bound is kept here."""
 
-        def check() -> None:
-            if request.is_cancelled():
-                raise ClientGone
-
+        client = WaitingClient(request)
         with self._admission.arrival():
-            check()
+            client.look()
             asked = self._read(request)
             sources = self._options.sources(asked.speculation, has_draft_model=self._has_draft_model)
             around = Surroundings(
                 accept=self._options.acceptance(asked.speculation),
                 sources=sources,
                 running=lambda: self._admission.running,
-                check=check,
+                check=client.check,
                 watch=_no_watch if debug is None else debug.round,
             )
             need = self._cache_need(asked, sources)
-            async with self._admission.place(need, check):
+            async with self._admission.place(need, client.look):
                 if debug is not None:
                     debug.begin(
                         prompt_tokens=len(asked.speculation.prompt_ids),
@@ -158,7 +155,7 @@ class TritonPythonModel:
                         accept=around.accept,
                         sources=sorted(sources),
                     )
-                await self._answer(asked, sender, figures, around)
+                await client.watch(self._threads.start(self._answer(asked, client, sender, figures, around)))
 
     def _read(self, request: Any) -> TextRequest:
         """The checked request; BadRequest for what this deployment cannot do."""
@@ -187,7 +184,9 @@ class TritonPythonModel:
         source: Source = "model" if "model" in sources else "ngram"
         return fixed_length(asked.speculation, asked.speculation.draft_len, source)
 
-    async def _answer(self, asked: TextRequest, sender: Any, figures: RequestFigures, around: Surroundings) -> None:
+    async def _answer(
+        self, asked: TextRequest, client: WaitingClient, sender: Any, figures: RequestFigures, around: Surroundings
+    ) -> None:
         speculation, counts = asked.speculation, figures.counts
         answer = Answer(self._tokenizer, asked.stop_texts)
         text, ids_sent = asked.echo, 0
@@ -205,6 +204,7 @@ class TritonPythonModel:
         # Also when all is said already: Triton keeps a final response without outputs to itself, and clients wait.
         outputs = self._outputs(asked, text, answer.ids, ids_sent, counts)
         final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+        client.end()
         sender.send(self._triton.InferenceResponse(outputs), flags=final)
         if speculation.streams and text:
             figures.show_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -73,5 +73,9 @@ class Engines(Protocol):
     """The two engines; ``draft`` returns new ids, without the end id if the call names one, or raises DraftFailed."""
 
     async def draft(self, call: EngineCall) -> Draft: ...
+
+    def begin_draft(self, call: EngineCall) -> Awaitable[Draft]:
+        """The same, begun at once; the caller goes on meanwhile."""
+        ...
 
     async def target(self, call: EngineCall) -> TargetTokens: ...

@@ -5,24 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-MIN_CALLS_IN_FLIGHT = 64
 
 
 class EventLoopThread:
-    """Runs coroutines submitted from other threads; ``stop`` cancels what is left and ends thread and executor.
+    """Runs coroutines submitted from other threads; ``stop`` cancels what is left and ends the thread."""
 
-    Triton's async_exec waits in the loop's default executor, which Python caps at a handful of threads: this one has a
-    thread for each of ``calls_in_flight``, 64 at least.
-    """
-
-    def __init__(self, calls_in_flight: int) -> None:
-        threads = max(calls_in_flight, MIN_CALLS_IN_FLIGHT)
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="engine-call")
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._loop.set_default_executor(self._executor)
         self._thread = threading.Thread(target=self._run, name="event-loop", daemon=True)
         self._thread.start()
 
@@ -33,7 +23,6 @@ class EventLoopThread:
         asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._executor.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 
     def _run(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from .draft_logits import as_sampled
 from .draft_rest import DraftRest
 from .engine_calls import Draft, DraftFailed, EngineCall, TargetTokens
 from .engine_inputs import EngineDialect
+from .request_threads import RequestThreads, blocking
 from .sampling import Sampler
 from .server_log import log_warning
 
@@ -23,6 +24,10 @@ LOGITS, WANTS_LOGITS = "generation_logits", "return_generation_logits"
 # A call to an engine whose process has died may never be answered (seen in Triton 24.10), and keeps a place.
 DRAFT_LIMIT_S = 30.0
 TARGET_LIMIT_S = 300.0
+
+SCALARS_KEPT = 256
+"""One-element tensors that are sent again and again; making them anew took a tenth of what a round costs outside the
+engines."""
 
 
 class EngineFailed(RuntimeError):
@@ -45,7 +50,8 @@ class EngineModel:
 class TritonEngines:
     """Sends engine calls with NVIDIA's tensor names.
 
-    ``on_draft_failure`` is called for every call that the draft engine fails.
+    ``running`` tells how many requests are being answered now, ``on_draft_failure`` is called for every call that the
+    draft engine fails.
     """
 
     def __init__(
@@ -55,6 +61,8 @@ class TritonEngines:
         target: EngineModel,
         draft: EngineModel | None,
         dialect: EngineDialect,
+        threads: RequestThreads,
+        running: Callable[[], int],
         on_draft_failure: Callable[[], None],
         log_probs: LogProbSource = "none",
     ) -> None:
@@ -62,8 +70,11 @@ class TritonEngines:
         self._target = target
         self._draft = draft
         self._dialect = dialect
+        self._threads = threads
+        self._running = running
         self._log_probs = log_probs
         self._on_draft_failure = on_draft_failure
+        self._scalar = lru_cache(SCALARS_KEPT)(self._make_scalar)
         self._draft_rest = DraftRest()
         self._draft_failed = self._draft_is_silent = False
 
@@ -120,9 +131,10 @@ class TritonEngines:
         rows = _rows(told, len(ids), self._draft.vocab_size)
         sampler = Sampler(call.sampling, len(call.ids), call.end_id)
         # Milliseconds with a large vocabulary: other requests do not wait for it.
-        loop = asyncio.get_running_loop()
-        columns = self._target.columns
-        return Draft(ids, await loop.run_in_executor(None, as_sampled, rows, sampler, call.ids, ids, columns))
+        return Draft(ids, await blocking(partial(as_sampled, rows, sampler, call.ids, ids, self._target.columns)))
+
+    def begin_draft(self, call: EngineCall) -> Awaitable[Draft]:
+        return blocking(self._threads.start(self.draft(call)).result)
 
     def _miss_logits(self, call: EngineCall) -> None:
         """Tells once of an engine that keeps its logits to itself; equality accepts its drafts as well."""
@@ -138,21 +150,28 @@ class TritonEngines:
         more: Mapping[str, Any] | None = None,
     ) -> Any:
         """The response to one call, with one more ``output`` and ``more`` inputs; EngineFailed if there is none."""
-        inputs = {**self._dialect.inputs(call, model.vocab_size), **(more or {})}
+        inputs = {**self._dialect.inputs(call, model.vocab_size, crowded=self._running() > 1), **(more or {})}
         request = self._triton.InferenceRequest(
             model_name=model.name,
             requested_output_names=["output_ids", "sequence_length", *([output] if output else [])],
-            inputs=[self._triton.Tensor(name, value) for name, value in inputs.items()],
+            inputs=[self._tensor(name, value) for name, value in inputs.items()],
         )
         limit_s = DRAFT_LIMIT_S if model is self._draft else TARGET_LIMIT_S
         try:
-            async with asyncio.timeout(limit_s):
-                response = await request.async_exec()
+            response = await blocking(request.exec, limit_s)
         except TimeoutError:
             raise EngineFailed(f"{model.name} has not answered for {limit_s:g} s") from None
         if response.has_error():
             raise EngineFailed(response.error().message())
         return response
+
+    def _tensor(self, name: str, value: NDArray[Any]) -> Any:
+        if value.shape == (1, 1):
+            return self._scalar(name, value.dtype.char, value.item())
+        return self._triton.Tensor(name, value)
+
+    def _make_scalar(self, name: str, dtype: str, value: Any) -> Any:
+        return self._triton.Tensor(name, np.array([[value]], dtype))
 
     def _new_ids(self, response: Any) -> list[int]:
         length = int(self._output(response, "sequence_length").reshape(-1)[0])
