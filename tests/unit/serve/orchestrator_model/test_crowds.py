@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from .fake_triton import FakeRequest, TritonError, text_of
+from .fake_triton import FakeRequest, TritonError, counts_of, fell_back, text_of
 
 
 def test_more_requests_than_slots_and_queue_are_turned_away_and_only_those(triton, start):
@@ -66,6 +66,33 @@ def test_requests_wait_for_room_in_the_caches(triton, start):
     assert triton.MetricFamily.values["trtspec_running_requests", ""] == 1
     gate.set()
     assert all(text_of(request.wait()) for request in requests)
+
+
+def test_a_request_larger_than_the_targets_cache_is_refused_and_asks_no_engine(triton, start):
+    model, large, small = start(max_inflight_tokens_target=10), FakeRequest("a", max_tokens=10), FakeRequest("a")
+    model.execute([large, small])
+    error = large.wait().error()
+    assert error.code == TritonError.INVALID_ARG
+    assert "holds 10 tokens, this request may need 11" in error.message()
+    assert text_of(small.wait())
+    assert max(int(inputs["input_lengths"][0, 0]) for _, inputs in triton.calls) < 10
+
+
+def test_a_request_larger_than_the_drafts_cache_goes_on_without_the_draft(triton, start):
+    model = start(max_inflight_tokens_target=100, max_inflight_tokens_draft=10)
+    large, small = FakeRequest("a", max_tokens=10), FakeRequest("a")
+    model.execute([large])
+    assert counts_of(large.wait()) == (0, 0, 0)
+    assert {name for name, _ in triton.calls} == {"target"}
+    assert not fell_back(large.responses[-1])
+    model.execute([small])
+    assert counts_of(small.wait()) == (4, 4, 2)
+
+
+def test_a_draft_of_which_no_cache_is_told_may_always_draft(start):
+    request = FakeRequest("a")
+    start(max_inflight_tokens_target=100).execute([request])
+    assert counts_of(request.wait()) == (4, 4, 2)
 
 
 def test_live_prefixes_are_kept_where_the_engine_can_and_others_are_there(triton, start):
