@@ -14,7 +14,7 @@ import tritonclient.grpc as grpcclient
 from click.testing import CliRunner
 
 from trt_spec.cli.main import main
-from trt_spec.serve.contract import TARGET_MODEL
+from trt_spec.serve.contract import STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.client import TritonClient
 from trt_spec.verify.load.address import resolve_endpoint
 from trt_spec.verify.load.arrival import Bounds, ClosedLoop
@@ -23,7 +23,6 @@ from trt_spec.verify.load.request import LoadRequest
 from trt_spec.verify.load.run import run_load
 from trt_spec.verify.summary import summarise_load
 
-UNARY, STREAMING = "tensorrt_llm_bls", "ensemble"
 MAX_DRAFT_LEN = 4
 PROMPTS = (
     "hello",
@@ -37,42 +36,18 @@ PROMPTS = (
 )
 
 
-def post(server, path, body):
-    """(status, parsed body) of a POST; ``body`` is sent as JSON unless it is bytes."""
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(f"{server.http_url}/v2/models/{path}", data=data, timeout=60) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read() or b"{}")
-
-
-def generate(server, text, model=UNARY, **inputs):
-    status, answer = post(server, f"{model}/generate", {"text_input": text, "max_tokens": 24, **inputs})
-    assert status == 200, answer
-    return answer
-
-
-def events(server, text, **inputs):
-    """The server-sent events of a streamed answer, parsed."""
-    body = json.dumps({"text_input": text, "max_tokens": 24, "stream": True, **inputs}).encode()
-    with urllib.request.urlopen(f"{server.http_url}/v2/models/{STREAMING}/generate_stream", data=body, timeout=60) as r:
-        lines = [line.decode() for line in r if line.startswith(b"data: ")]
-    return [json.loads(line.removeprefix("data: ")) for line in lines]
-
-
 @pytest.mark.parametrize("text", PROMPTS)
-def test_every_door_gives_the_same_text(served, text):
-    plain = generate(served, text, num_draft_tokens=0)
+def test_every_door_gives_the_same_text(ask, stream, text):
+    plain = ask(text, num_draft_tokens=0)
     assert plain["total_draft_tokens"] == plain["draft_rounds"] == 0
     for draft_tokens in range(1, MAX_DRAFT_LEN + 1):
-        answer = generate(served, text, num_draft_tokens=draft_tokens)
+        answer = ask(text, num_draft_tokens=draft_tokens)
         assert answer["text_output"] == plain["text_output"]
         assert answer["total_draft_tokens"] >= answer["total_accepted_draft_tokens"]
         assert 0 < answer["total_draft_tokens"] <= draft_tokens * answer["draft_rounds"]
-    assert generate(served, text, STREAMING)["text_output"] == plain["text_output"]
+    assert ask(text, STREAMING_MODEL)["text_output"] == plain["text_output"]
     for inputs in ({}, {"num_draft_tokens": 0}):
-        streamed = events(served, text, **inputs)
+        streamed = stream(text, **inputs)
         assert "".join(event["text_output"] for event in streamed) == plain["text_output"]
         assert len(streamed) > 1
 
@@ -89,16 +64,16 @@ def test_ids_equal_the_target_engine_called_directly(served, tiny):
 
 
 @pytest.mark.parametrize("text", PROMPTS[:3])
-def test_a_prompt_can_be_had_back_and_survives_unbroken(served, text):
-    answer = generate(served, text, exclude_input_in_output=False)["text_output"]
+def test_a_prompt_can_be_had_back_and_survives_unbroken(ask, stream, text):
+    answer = ask(text, exclude_input_in_output=False)["text_output"]
     assert answer.startswith(text)
-    assert answer == text + generate(served, text)["text_output"]
-    first, *_ = events(served, text, exclude_input_in_output=False)
+    assert answer == text + ask(text)["text_output"]
+    first, *_ = stream(text, exclude_input_in_output=False)
     assert first["text_output"].startswith(text)
 
 
 @pytest.mark.parametrize("door", ["grpc", "http"])
-def test_the_load_client_reads_whole_streams(served, door):
+def test_the_load_client_reads_whole_streams(served, ask, door):
     url = served.grpc_url if door == "grpc" else served.http_url
     requests = [LoadRequest(str(n), "chat", text, 24, num_draft_tokens=MAX_DRAFT_LEN) for n, text in enumerate(PROMPTS)]
 
@@ -114,7 +89,7 @@ def test_the_load_client_reads_whole_streams(served, door):
     summary = summarise_load(result)
     assert summary.answered == len(PROMPTS) and summary.errors == {}
     assert {item.id: item.text for item in result.requests} == {
-        str(n): generate(served, text)["text_output"] for n, text in enumerate(PROMPTS)
+        str(n): ask(text)["text_output"] for n, text in enumerate(PROMPTS)
     }
     assert all(sum(item.message_tokens) >= item.tokens > 0 for item in result.requests)
     assert summary.token_source == "ids" and summary.acceptance.drafted > summary.acceptance.accepted > 0
@@ -136,16 +111,16 @@ def test_an_honest_deployment_passes_every_probe_of_verify(served, tmp_path, tin
     assert probes["fuzz"]["fatal"] is None and probes["fuzz"]["refused"] > 0  # ten thousand spaces are too long
 
 
-def test_many_at_once_get_their_own_answers(served):
+def test_many_at_once_get_their_own_answers(ask):
     texts = [f"{text} {i}" for i in range(6) for text in PROMPTS]
-    alone = [generate(served, text)["text_output"] for text in texts]
+    alone = [ask(text)["text_output"] for text in texts]
     with ThreadPoolExecutor(32) as pool:
-        assert list(pool.map(lambda text: generate(served, text)["text_output"], texts)) == alone
+        assert list(pool.map(lambda text: ask(text)["text_output"], texts)) == alone
 
 
-def test_sampling_follows_the_seed(served):
+def test_sampling_follows_the_seed(ask):
     def sample(**inputs):
-        return generate(served, "hello", temperature=1.2, top_p=0.95, **inputs)["text_output"]
+        return ask("hello", temperature=1.2, top_p=0.95, **inputs)["text_output"]
 
     for name in ("seed", "random_seed"):
         assert sample(**{name: 1}) == sample(seed=1)
@@ -153,23 +128,23 @@ def test_sampling_follows_the_seed(served):
     assert len({sample() for _ in range(4)}) > 1
 
 
-def test_a_stop_word_ends_the_answer_and_is_its_end(served):
-    whole = generate(served, "hello")["text_output"]
+def test_a_stop_word_ends_the_answer_and_is_its_end(ask, stream):
+    whole = ask("hello")["text_output"]
     stop = whole[6:9]
     cut = whole[: whole.index(stop) + len(stop)]
     for draft_tokens in range(MAX_DRAFT_LEN + 1):
-        answer = generate(served, "hello", stop_words=[stop], num_draft_tokens=draft_tokens)
+        answer = ask("hello", stop_words=[stop], num_draft_tokens=draft_tokens)
         assert answer["text_output"] == cut
-    assert "".join(event["text_output"] for event in events(served, "hello", stop_words=[stop])) == cut
-    assert generate(served, "hello", stop_words=["", "not there"])["text_output"] == whole
+    assert "".join(event["text_output"] for event in stream("hello", stop_words=[stop])) == cut
+    assert ask("hello", stop_words=["", "not there"])["text_output"] == whole
 
 
-def test_an_end_id_of_the_clients_ends_the_answer(served):
-    details = generate(served, "hello", return_perf_metrics=True)
+def test_an_end_id_of_the_clients_ends_the_answer(ask):
+    details = ask("hello", return_perf_metrics=True)
     end_id = details["output_ids"][5]
     before = details["output_ids"][: details["output_ids"].index(end_id)]
     for draft_tokens in range(MAX_DRAFT_LEN + 1):
-        answer = generate(served, "hello", end_id=end_id, num_draft_tokens=draft_tokens, return_perf_metrics=True)
+        answer = ask("hello", end_id=end_id, num_draft_tokens=draft_tokens, return_perf_metrics=True)
         # Triton writes an array of one as a scalar.
         assert np.atleast_1d(answer.get("output_ids", [])).tolist() == before
 
@@ -184,34 +159,34 @@ RULES = {
 
 @pytest.mark.parametrize("text", PROMPTS[:4])
 @pytest.mark.parametrize("rule", RULES)
-def test_b097_rules_hold_with_speculation_as_without(served, rule, text):
-    free = generate(served, text, num_draft_tokens=0)["text_output"]
-    plain = generate(served, text, num_draft_tokens=0, **RULES[rule])["text_output"]
+def test_b097_rules_hold_with_speculation_as_without(ask, stream, rule, text):
+    free = ask(text, num_draft_tokens=0)["text_output"]
+    plain = ask(text, num_draft_tokens=0, **RULES[rule])["text_output"]
     assert "minimum" in rule or plain != free
     for draft_tokens in (1, MAX_DRAFT_LEN):
-        answer = generate(served, text, num_draft_tokens=draft_tokens, **RULES[rule])
+        answer = ask(text, num_draft_tokens=draft_tokens, **RULES[rule])
         assert answer["text_output"] == plain
         assert answer["total_draft_tokens"] > 0
-    assert "".join(event["text_output"] for event in events(served, text, **RULES[rule])) == plain
+    assert "".join(event["text_output"] for event in stream(text, **RULES[rule])) == plain
 
 
-def test_bad_words_are_never_said(served):
-    free = generate(served, "hello", num_draft_tokens=0)["text_output"]
+def test_bad_words_are_never_said(ask):
+    free = ask("hello", num_draft_tokens=0)["text_output"]
     word = next(letter for letter in free if letter.isascii() and letter.isprintable())  # the tiny models babble bytes
-    kept = [generate(served, "hello", bad_words=[word], num_draft_tokens=n)["text_output"] for n in (0, MAX_DRAFT_LEN)]
+    kept = [ask("hello", bad_words=[word], num_draft_tokens=n)["text_output"] for n in (0, MAX_DRAFT_LEN)]
     assert kept[0] == kept[1] != free
 
 
 @pytest.mark.parametrize("text", PROMPTS[:3])
-def test_b097_a_bias_holds_with_speculation_as_without(served, text):
+def test_b097_a_bias_holds_with_speculation_as_without(ask, stream, text):
     bias = {"embedding_bias_words": ["x", "q"], "embedding_bias_weights": [100.0, 100.0]}
     for more in ({}, {"frequency_penalty": 2.0}):
-        plain = generate(served, text, num_draft_tokens=0, **bias, **more)["text_output"]
+        plain = ask(text, num_draft_tokens=0, **bias, **more)["text_output"]
         assert len(plain) == 24 and set(plain) <= {"x", "q"}
-        answer = generate(served, text, num_draft_tokens=MAX_DRAFT_LEN, **bias, **more)
+        answer = ask(text, num_draft_tokens=MAX_DRAFT_LEN, **bias, **more)
         assert answer["text_output"] == plain
         assert answer["total_accepted_draft_tokens"] > 0  # the draft was biased alike
-        assert "".join(event["text_output"] for event in events(served, text, **bias, **more)) == plain
+        assert "".join(event["text_output"] for event in stream(text, **bias, **more)) == plain
 
 
 LOG_PROB_RULES = {
@@ -223,30 +198,30 @@ LOG_PROB_RULES = {
 
 
 @pytest.mark.parametrize("rule", LOG_PROB_RULES)
-def test_log_probs_with_speculation_are_those_without(served, rule):
+def test_log_probs_with_speculation_are_those_without(ask, stream, rule):
     asked = {"return_log_probs": True, "return_perf_metrics": True, **LOG_PROB_RULES[rule]}
-    plain = generate(served, "hello", num_draft_tokens=0, **asked)
+    plain = ask("hello", num_draft_tokens=0, **asked)
     assert len(plain["output_log_probs"]) == len(plain["output_ids"])
     assert max(plain["output_log_probs"]) <= 0.0 and min(plain["output_log_probs"]) < -0.01
     assert plain["cum_log_probs"] == pytest.approx(sum(plain["output_log_probs"]), rel=1e-4)
-    answer = generate(served, "hello", num_draft_tokens=MAX_DRAFT_LEN, **asked)
+    answer = ask("hello", num_draft_tokens=MAX_DRAFT_LEN, **asked)
     assert answer["output_ids"] == plain["output_ids"] and answer["total_draft_tokens"] > 0
     np.testing.assert_allclose(answer["output_log_probs"], plain["output_log_probs"], atol=1e-3)
-    streamed = events(served, "hello", **asked)
+    streamed = stream("hello", **asked)
     told = np.concatenate([np.atleast_1d(event.get("output_log_probs", [])) for event in streamed])
     np.testing.assert_allclose(told, plain["output_log_probs"], atol=1e-3)
     assert streamed[-1]["cum_log_probs"] == pytest.approx(plain["cum_log_probs"], rel=1e-3)
 
 
 @pytest.mark.parametrize("draft_tokens", [0, MAX_DRAFT_LEN])
-def test_b098_an_answer_is_as_long_as_asked(served, draft_tokens):
-    stopped = generate(served, "hello", return_perf_metrics=True, num_draft_tokens=0)
+def test_b098_an_answer_is_as_long_as_asked(ask, draft_tokens):
+    stopped = ask("hello", return_perf_metrics=True, num_draft_tokens=0)
     end_id = int(np.atleast_1d(stopped["output_ids"])[0])
-    short = generate(served, "hello", end_id=end_id, num_draft_tokens=draft_tokens, return_perf_metrics=True)
+    short = ask("hello", end_id=end_id, num_draft_tokens=draft_tokens, return_perf_metrics=True)
     assert np.atleast_1d(short.get("output_ids", [])).size == 0
     for least in (1, 7, 10):
         inputs = {"end_id": end_id, "min_tokens": least, "num_draft_tokens": draft_tokens, "return_perf_metrics": True}
-        assert np.atleast_1d(generate(served, "hello", **inputs)["output_ids"]).size >= least
+        assert np.atleast_1d(ask("hello", **inputs)["output_ids"]).size >= least
 
 
 BAD_REQUESTS = {
@@ -264,14 +239,14 @@ BAD_REQUESTS = {
 """Sent as JSON; test_bad_requests.py sends more, as tensors."""
 
 
-@pytest.mark.parametrize("model", [UNARY, STREAMING])
+@pytest.mark.parametrize("model", [UNARY_MODEL, STREAMING_MODEL])
 @pytest.mark.parametrize("fault", BAD_REQUESTS)
-def test_a_bad_request_gets_its_reason_and_the_next_one_its_answer(served, model, fault):
+def test_a_bad_request_gets_its_reason_and_the_next_one_its_answer(served, ask, post, model, fault):
     body, words = BAD_REQUESTS[fault]
     status, answer = post(served, f"{model}/generate", body)
     assert status in (400, 500), answer
     assert words.lower() in answer["error"].lower()
-    assert generate(served, "hello", model)["text_output"] == generate(served, "hello")["text_output"]
+    assert ask("hello", model)["text_output"] == ask("hello")["text_output"]
 
 
 def test_b009_two_prompts_in_one_request_are_refused(served):
@@ -285,7 +260,7 @@ def test_b009_two_prompts_in_one_request_are_refused(served):
         grpcclient.InferenceServerClient(served.grpc_url) as client,
         pytest.raises(grpcclient.InferenceServerException, match="one prompt a request"),
     ):
-        client.infer(UNARY, inputs)
+        client.infer(UNARY_MODEL, inputs)
 
 
 def engine_call(client, ids, new_tokens, **more):
@@ -349,27 +324,31 @@ def test_the_engine_refuses_by_name_and_goes_on(grpc_client, ids, new_tokens, mo
     assert engine_call(grpc_client, [5], 2).as_numpy("output_ids").shape == (1, 1, 3)
 
 
-def test_a_large_form_encoded_body_does_not_end_the_server(served):
+def test_a_large_form_encoded_body_does_not_end_the_server(served, ask):
     """What `curl -d` sends: Triton parses it on the stack of a thread."""
     request = urllib.request.Request(
-        f"{served.http_url}/v2/models/{UNARY}/generate",
+        f"{served.http_url}/v2/models/{UNARY_MODEL}/generate",
         data=b"x" * (4 << 20),
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     )
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(request, timeout=60)
-    assert generate(served, "hello")["text_output"]
+    assert ask("hello")["text_output"]
 
 
-def test_the_readmes_curl_lines_work(served):
+def test_the_readmes_curl_lines_work(served, post, stream):
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     calls = re.findall(r"^curl -sN? localhost:8000/v2/models/(\S+) -d '(.*)'$", readme, re.MULTILINE)
-    assert {path for path, _ in calls} == {f"{UNARY}/generate", f"{STREAMING}/generate", f"{STREAMING}/generate_stream"}
+    assert {path for path, _ in calls} == {
+        f"{UNARY_MODEL}/generate",
+        f"{STREAMING_MODEL}/generate",
+        f"{STREAMING_MODEL}/generate_stream",
+    }
     for path, body in calls:
         inputs = json.loads(body)
         if path.endswith("generate_stream"):
             text = inputs.pop("text_input")
-            assert len(events(served, text, **inputs)) > 1
+            assert len(stream(text, **inputs)) > 1
         else:
             assert post(served, path, inputs)[0] == 200
 

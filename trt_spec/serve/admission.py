@@ -31,8 +31,8 @@ class CacheTokens:
 class Admission:
     """Lets requests in first come, first served: one that has to wait is overtaken by none, however small.
 
-    ``room`` None counts requests alone. A request larger than all of it gets in when it is alone: whether it fits is
-    for the engine to say. For one event loop.
+    ``room`` None counts requests alone. One that finds nobody gets in: whether it fits at all has been settled before
+    (``cache_need``). For one event loop.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -17,8 +18,9 @@ from .triton_request import BadRequest
 class DraftingOptions:
     """A parameter that is not there means its default: the draft model, acceptance by equality, admission by number.
 
-    ``cache`` is what both engines' caches hold, None admits requests by their number alone. ``target_logits_width`` are
-    the columns of the logits that the target engine takes, its vocabulary padded to its ranks; 0 for its vocabulary.
+    ``cache`` is what both engines' caches hold, None admits requests by their number alone; a draft engine of which
+    nothing is said holds any. ``target_logits_width`` are the columns of the logits that the target engine takes, its
+    vocabulary padded to its ranks; 0 for its vocabulary.
     ``draft_len_by_running`` is where adaptive lengths start; None fixes every length.
     ``drafts_ahead`` lets the draft model go on while the target verifies, where that is measured to pay.
     """
@@ -37,7 +39,7 @@ class DraftingOptions:
         return cls(
             draft_source=_choice(parameters, "draft_source", get_args(SourceChoice), "model"),
             accept=_choice(parameters, "accept", get_args(Accept), "tokens"),
-            cache=CacheTokens(int(target), int(draft)) if int(target) else None,
+            cache=CacheTokens(int(target), int(draft) or sys.maxsize) if int(target) else None,
             takes_retention=_flag(parameters, "engine_takes_retention"),
             target_logits_width=int(parameters.get("target_logits_width") or 0),
             draft_len_by_running=parameters.get("draft_len_by_running") if _flag(parameters, "adaptive") else None,

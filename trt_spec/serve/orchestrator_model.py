@@ -9,14 +9,16 @@ client asks to stream).
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from .admission import Admission, CacheTokens, ServerBusy
+from .admission import Admission, ServerBusy
 from .answer import Answer
+from .cache_need import fit_cache
 from .contract import ENGINE_DRAFTS, LogProbSource
 from .debug_log import DebugLog, wants_debug
 from .draft_length import SharedCosts
@@ -139,6 +141,8 @@ class TritonPythonModel:
             client.look()
             asked = self._read(request)
             sources = self._options.sources(asked.speculation, has_draft_model=self._has_draft_model)
+            speculation, sources, need = fit_cache(asked.speculation, sources, self._options.cache)
+            asked = replace(asked, speculation=speculation)
             around = Surroundings(
                 accept=self._options.acceptance(asked.speculation),
                 sources=sources,
@@ -146,7 +150,6 @@ class TritonPythonModel:
                 check=client.check,
                 watch=_no_watch if debug is None else debug.round,
             )
-            need = self._cache_need(asked, sources)
             async with self._admission.place(need, client.look):
                 if debug is not None:
                     debug.begin(
@@ -169,12 +172,6 @@ class TritonPythonModel:
                 "alone."
             )
         return asked
-
-    def _cache_need(self, asked: TextRequest, sources: frozenset[Source]) -> CacheTokens:
-        """What the request may grow to in each engine, the last drafts included."""
-        speculation = asked.speculation
-        longest = len(speculation.prompt_ids) + speculation.max_tokens + speculation.draft_len
-        return CacheTokens(longest, longest if "model" in sources and speculation.draft_len else 0)
 
     def _policy(self, asked: TextRequest, sources: frozenset[Source]) -> DraftPolicy:
         speculation = asked.speculation

@@ -79,7 +79,7 @@ def test_nobody_overtakes_a_large_request():
     asyncio.run(scene())
 
 
-def test_a_request_that_never_fits_gets_in_alone():
+def test_one_that_finds_nobody_gets_in_and_waits_for_nothing():
     async def scene():
         crowd = Crowd(room=CacheTokens(100, 100))
         await crowd.come("a", 50)

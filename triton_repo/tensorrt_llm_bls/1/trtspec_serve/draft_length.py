@@ -82,9 +82,11 @@ class SharedCosts:
     def regime(self, running: int) -> Regime:
         return self._regimes.setdefault(load_of(running), Regime(drafts=self.table_length(running) > 0))
 
-    def ahead(self, running: int) -> AheadTrial | None:
-        """The trial of drafting ahead at this load; None where that is not allowed."""
-        return self._ahead.setdefault(load_of(running), AheadTrial()) if self._allow_ahead else None
+    def ahead(self, running: int, source: Source) -> AheadTrial | None:
+        """The trial of drafting ahead at this load; None where that is not allowed, or would save no time."""
+        if source != "model" or not self._allow_ahead:
+            return None
+        return self._ahead.setdefault(load_of(running), AheadTrial())
 
     def may_draft(self, running: int) -> bool:
         """Whether requests may draft now. One request alone is in nobody's way."""
@@ -125,7 +127,7 @@ class AdaptiveLength:
             return RoundPlan(0, plain_tokens=min(room_tokens, self._plain_tokens(running)))
         source, length = chosen
         self._expected_tokens = self._acceptance[source].expected_tokens(length)[-1]
-        trial = shared.ahead(running) if source == "model" and not shared.regime(running).is_on_trial else None
+        trial = None if shared.regime(running).is_on_trial else shared.ahead(running, source)
         return RoundPlan(length, source, ahead=trial is not None and trial.wants(shared.costs.busy_s))
 
     def observe(self, outcome: RoundOutcome) -> None:
@@ -160,7 +162,7 @@ class AdaptiveLength:
         elif not counts:
             return
         elif drafted:
-            trial = self._shared.ahead(running) if plan.source == "model" else None
+            trial = self._shared.ahead(running, plan.source)
             round_s = costs.round_s(running, plan.source)
             if trial is not None and round_s is not None and not self._probes:
                 trial.observe(plan.ahead, seconds / round_s(drafted), costs.busy_s)
@@ -192,11 +194,9 @@ class AdaptiveLength:
                 continue
             if not costs.has_rounds(running, source):
                 cap = min(cap, self._shared.first_length(running))
-            late_s, faster = 0.0, 1.0
-            if source == "model":
-                late_s = costs.catch_up_s(running, cold_tokens) / min(AMORTISED_TOKENS, max(1, room_tokens // 2))
-                trial = self._shared.ahead(running)
-                faster = trial.ratio if trial else 1.0
+            late_s = costs.catch_up_s(running, source, cold_tokens) / min(AMORTISED_TOKENS, max(1, room_tokens // 2))
+            trial = self._shared.ahead(running, source)
+            faster = trial.ratio if trial else 1.0
             for length in range(1, cap + 1):
                 gain = plain_s / (faster * round_s(length) / expected[length] + late_s)
                 if (source, length) == self._last:
@@ -218,7 +218,7 @@ class AdaptiveLength:
             if not length:
                 continue
             round_s = costs.round_s(running, source)
-            late_s = costs.catch_up_s(running, cold_tokens) if source == "model" else 0.0
+            late_s = costs.catch_up_s(running, source, cold_tokens)
             if round_s is None or plain_s is None:
                 extra_s = length * (plain_s or 0.0) / 2 + late_s
             elif not _could_pay(round_s, plain_s, cap):

@@ -154,9 +154,9 @@ class MeasuredCosts:
         # A step of more requests never costs less than one of fewer.
         return known[nearest] * (1.0 if nearest < own else MIN_OTHERS_FRACTION)
 
-    def catch_up_s(self, running: int, cold_tokens: int) -> float:
+    def catch_up_s(self, running: int, source: Source, cold_tokens: int) -> float:
         """Seconds that the draft engine needs for text it has not seen; what each round leaves is part of rounds."""
-        if cold_tokens < MIN_COLD_TOKENS:
+        if source != "model" or cold_tokens < MIN_COLD_TOKENS:
             return 0.0
         if self._cold_token.samples:
             return cold_tokens * self._cold_token.value
