@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 
-from trt_spec.plan.measured_speed import MeasuredSteps, predict_speedup
+from trt_spec.plan.measured_speed import Answers, MeasuredSteps, predict_speedup
 from trt_spec.verify.bench.results import BenchPoint, Recommendation
 from trt_spec.verify.bench.settings import PRIMARY, SWEEPS, Setting
 from trt_spec.verify.compare import join_runs, judge_blocks
@@ -29,7 +29,9 @@ def assemble_points(
             continue
         predicted = None
         if _is_predictable(setting) and rates and setting.concurrency in by_batch:
-            predicted = predict_speedup(rates, by_batch[setting.concurrency], setting.num_draft_tokens or 0)
+            steps_of = by_batch[setting.concurrency]
+            answers = describe_answers(loads.get(setting.plain) or loads[setting], setting.concurrency)
+            predicted = predict_speedup(rates, steps_of, setting.num_draft_tokens or 0, answers)
         points.append(_point(setting, names, loads, predicted, seed))
     return tuple(points)
 
@@ -37,6 +39,13 @@ def assemble_points(
 def _is_predictable(setting: Setting) -> bool:
     """Step times were measured on prompts as they are, greedily, on the system as deployed."""
     return setting == Setting(PRIMARY, setting.num_draft_tokens, setting.concurrency) and bool(setting.num_draft_tokens)
+
+
+def describe_answers(runs: Sequence[LoadResult], concurrency: int) -> Answers:
+    """How long the answers of a load are, and how many each user got."""
+    lengths = [item.tokens - 1 for run in runs for item in run.requests if item.outcome == "answered"]
+    per_user = sum(len(run.requests) for run in runs) / len(runs) / concurrency
+    return Answers(max(1.0, fmean(lengths)) if lengths else math.inf, max(1.0, per_user))
 
 
 def measured_rates(loads: Loads) -> tuple[float, ...]:
