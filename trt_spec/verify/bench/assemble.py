@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 
 from trt_spec.plan.measured_speed import Answers, MeasuredSteps, predict_speedup
 from trt_spec.verify.bench.results import BenchPoint, Recommendation
 from trt_spec.verify.bench.settings import PRIMARY, SWEEPS, Setting
 from trt_spec.verify.compare import join_runs, judge_blocks
 from trt_spec.verify.results import LoadResult, Ratio
-from trt_spec.verify.summary import summarise_load, user_tokens_per_s
+from trt_spec.verify.summary import median_of_known, summarise_load, user_tokens_per_s
 
 Loads = Mapping[Setting, Sequence[LoadResult]]
 
@@ -78,13 +78,12 @@ def _point(setting: Setting, names: frozenset[str], loads: Loads, predicted: flo
             "inter_token_latency_s"
         )
     load = summarise_load(join_runs(runs))
-    totals = [total for run in runs if (total := summarise_load(run).tokens_per_s) is not None]
     return BenchPoint(
         setting=setting,
         sweeps=tuple(name for name in SWEEPS if name in names),
         blocks=len(runs),
         load=load,
-        median_tokens_per_s=median(totals) if totals else None,
+        median_tokens_per_s=median_of_known(summarise_load(run).tokens_per_s for run in runs),
         speedup=ratios.get("tokens_per_s_per_user"),
         decode_speedup=decode,
         total_speedup=ratios.get("tokens_per_s"),

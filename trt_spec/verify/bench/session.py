@@ -22,6 +22,7 @@ from trt_spec.verify.bench.verdict import collect_notes, judge_bench
 from trt_spec.verify.client import TritonClient
 from trt_spec.verify.load.arrival import Bounds, ClosedLoop
 from trt_spec.verify.load.deadline import Deadline, default_total_s
+from trt_spec.verify.load.opening import opened
 from trt_spec.verify.load.request import LoadRequest
 from trt_spec.verify.load.run import check_answered, run_load
 from trt_spec.verify.load.triton_grpc import TritonGrpcEndpoint
@@ -193,13 +194,9 @@ class Bench:
         rows = {request.text: request for setting in settings for request in make_requests(setting)}
         requests = [replace(row, max_tokens=8, num_draft_tokens=None) for row in rows.values()]
         self._progress(f"warming up with {len(requests)} prompts")
-        endpoint = TritonGrpcEndpoint(address.grpc_url)
-        await endpoint.open()
-        try:
+        async with opened(TritonGrpcEndpoint(address.grpc_url)) as endpoint:
             load = await run_load(endpoint, requests, ClosedLoop(1), Bounds(len(requests)), deadline)
-        finally:
-            await endpoint.close()
-        check_answered(load, endpoint.name)
+            check_answered(load, endpoint.name)
 
     def _time_steps(
         self,
@@ -247,11 +244,7 @@ class Bench:
         budget: Budget,
         deadline: Deadline,
     ) -> None:
-        endpoint = TritonGrpcEndpoint(address.grpc_url)
-        await endpoint.open()
-        try:
+        async with opened(TritonGrpcEndpoint(address.grpc_url)) as endpoint:
             await run_blocks(
                 endpoint, settings, make_requests, budget, deadline, self._state.recording, progress=self._progress
             )
-        finally:
-            await endpoint.close()
