@@ -40,16 +40,16 @@ def measure_reading(
 ) -> tuple[float, float]:
     """Seconds that (target, draft) take for a prompt of the load that comes in, beyond a step; 0.0 for no draft model.
 
-    Prompts come in the load's order, and for the second time, so the engines have cached of them what they have in a
-    load that asks them again and again. What an immediate repetition takes is a step.
+    Prompts come in the load's order, for the second time, and each is followed by its answer's next token: so the
+    engines have cached of them what they have in a load that asks them again and again. The next token takes a step.
     """
     with TritonClient(url, deadline_s=deadline_s) as client:
 
         def read_s(model: str, ids: Sequence[int]) -> float:
             begun = time.perf_counter()
-            _generate(client, model, ids, 1)
+            first = _generate(client, model, ids, 1)
             read = time.perf_counter()
-            _generate(client, model, ids, 1)
+            _generate(client, model, (*ids, *first), 1)
             return (read - begun) - (time.perf_counter() - read)
 
         def reads_s(model: str) -> float:
