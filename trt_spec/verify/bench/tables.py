@@ -70,11 +70,11 @@ def tabulate(report: BenchReport) -> tuple[Table, ...]:
         Table(
             "Step times",
             (
-                "requests at once",
+                "at once",
                 "target, ms a token",
                 "draft call, ms by length",
                 "verification, ms by length",
-                "prompt read, ms: target, draft",
+                "prompt, ms to read",
             ),
             tuple(
                 (
@@ -82,7 +82,7 @@ def tabulate(report: BenchReport) -> tuple[Table, ...]:
                     f"{1000 * s.plain_token_s:.1f}",
                     _times(s.draft_s),
                     _times(s.verify_s),
-                    f"{1000 * s.read_s:.0f}, {1000 * s.draft_read_s:.0f}",
+                    f"target: {1000 * s.read_s:.0f}, draft: {1000 * s.draft_read_s:.0f}",
                 )
                 for s in report.steps
             ),
