@@ -70,7 +70,9 @@ def run_bench(tmp_path, write_spec, prompts_file):
 
 @pytest.mark.slow
 def test_the_command_builds_serves_measures_and_compares(run_bench, tmp_path):
-    process = run_bench("--sweep", "draft_len=0,2", "--sweep", "draft=int8", "--minutes", "2", "--write-tuning", "--json")
+    process = run_bench(
+        "--sweep", "draft_len=0,2", "--sweep", "draft=int8", "--minutes", "2", "--write-tuning", "--json"
+    )
     out, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     report = load_report(tmp_path / "report" / "bench.json")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from trt_spec.plan.acceptance_model import expected_tokens, expected_tokens_of_rates
 
@@ -41,6 +42,20 @@ class MeasuredSteps:
         if draft_len == 0:
             return self.plain_token_s
         return interpolate(self.draft_s, draft_len) + interpolate(self.verify_s, draft_len)
+
+
+def average_steps(runs: Sequence[MeasuredSteps]) -> MeasuredSteps:
+    """The means of several measurements of the same batch and lengths. Raises ValueError without one."""
+    if not runs:
+        raise ValueError("no step was measured")
+    return MeasuredSteps(
+        batch=runs[0].batch,
+        plain_token_s=fmean(run.plain_token_s for run in runs),
+        draft_s={length: fmean(run.draft_s[length] for run in runs) for length in runs[0].draft_s},
+        verify_s={length: fmean(run.verify_s[length] for run in runs) for length in runs[0].verify_s},
+        read_s=fmean(run.read_s for run in runs),
+        draft_read_s=fmean(run.draft_read_s for run in runs),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,14 @@
 import pytest
 
 from trt_spec.plan.acceptance_model import speedup
-from trt_spec.plan.measured_speed import Answers, MeasuredSteps, interpolate, predict_speedup, tokens_of_round
+from trt_spec.plan.measured_speed import (
+    Answers,
+    MeasuredSteps,
+    average_steps,
+    interpolate,
+    predict_speedup,
+    tokens_of_round,
+)
 
 STEPS = MeasuredSteps(batch=1, plain_token_s=0.020, draft_s={1: 0.005, 5: 0.025}, verify_s={1: 0.022, 5: 0.026})
 
@@ -54,3 +61,13 @@ def test_scattered_times_never_give_less_than_was_measured():
     assert interpolate({4: 10.0}, 9) == 10.0
     with pytest.raises(ValueError, match="no time"):
         interpolate({}, 1)
+
+
+def test_steps_of_several_blocks_are_averaged():
+    slow = MeasuredSteps(1, 0.040, {1: 0.015, 5: 0.075}, {1: 0.044, 5: 0.052}, read_s=0.2, draft_read_s=0.4)
+    mean = average_steps([STEPS, slow])
+    assert (mean.plain_token_s, mean.read_s, mean.draft_read_s) == pytest.approx((0.030, 0.1, 0.2))
+    assert mean.draft_s == pytest.approx({1: 0.010, 5: 0.050})
+    assert mean.verify_s == pytest.approx({1: 0.033, 5: 0.039})
+    with pytest.raises(ValueError, match="no step"):
+        average_steps([])

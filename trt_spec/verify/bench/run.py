@@ -62,13 +62,16 @@ async def run_blocks(
     recording: Recording,
     *,
     count_tokens: CountTokens | None = None,
+    begin_block: Callable[[], None] = lambda: None,
     progress: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Fills ``recording``, which is valid at any moment. Every second block goes backwards. Raises as ``run_load``."""
+    """Fills ``recording``, which is valid at any moment. Every second block goes backwards; ``begin_block`` is called
+    before each. Raises as ``run_load``."""
     begun = clock()
     done = 0
     while budget.allows_block(done, begun, clock()):
+        begin_block()
         order = list(settings) if done % 2 == 0 else list(reversed(settings))
         for place, setting in enumerate(order):
             if done == 0 and not budget.allows_setting(place, clock()):

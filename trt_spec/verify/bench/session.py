@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from trt_spec.plan.measured_speed import MeasuredSteps
+from trt_spec.plan.measured_speed import MeasuredSteps, average_steps
 from trt_spec.serve.contract import UNARY_MODEL
 from trt_spec.verify.bench.assemble import assemble_points, find_break_even, recommend_lengths
 from trt_spec.verify.bench.results import SCHEMA_VERSION, BenchConditions, BenchReport
@@ -75,7 +75,7 @@ class _State:
 
     recording: Recording = field(default_factory=Recording)
     wanted: dict[Setting, frozenset[str]] = field(default_factory=dict)
-    steps: list[MeasuredSteps] = field(default_factory=list)
+    steps: dict[int, list[MeasuredSteps]] = field(default_factory=dict)
     metrics: MetricsDelta = field(default_factory=lambda: MetricsDelta(missing="not read"))
     interrupted: bool = False
 
@@ -115,7 +115,8 @@ class Bench:
     def report(self) -> BenchReport:
         """What is known now."""
         state, options = self._state, self._options
-        points = assemble_points(state.recording.loads, state.wanted, state.steps, options.seed)
+        steps = tuple(map(average_steps, state.steps.values()))
+        points = assemble_points(state.recording.loads, state.wanted, steps, options.seed)
         recommendations = recommend_lengths(points)
         break_even = find_break_even(points, options.draft_len)
         return BenchReport(
@@ -125,7 +126,7 @@ class Bench:
             seconds=time.monotonic() - self._begun,
             conditions=replace(self._conditions, server=self._server),
             points=points,
-            steps=tuple(state.steps),
+            steps=steps,
             break_even_concurrency=break_even,
             recommendations=recommendations,
             notes=collect_notes(points, state.wanted),
@@ -156,11 +157,14 @@ class Bench:
             self._server = client.check_ready()
             drafts_from_model = client.interface(UNARY_MODEL).parameters.get("draft_source", "model") == "model"
         asyncio.run(self._warm_up(address, settings, make_requests, deadline))
-        if system == PRIMARY and tokenizer is not None:
-            half_way = (time.monotonic() + ends_at) / 2
-            self._time_steps(address.grpc_url, tokenizer, make_requests, settings, drafts_from_model, half_way)
+        half_way = (time.monotonic() + ends_at) / 2
+
+        def time_steps() -> None:
+            if system == PRIMARY and tokenizer is not None:
+                self._time_steps(address.grpc_url, tokenizer, make_requests, settings, drafts_from_model, half_way)
+
         budget = Budget(options.blocks, ends_at)
-        asyncio.run(self._run_blocks(address, settings, make_requests, budget, deadline))
+        asyncio.run(self._run_blocks(address, settings, make_requests, budget, deadline, time_steps))
         if before is not None and address.metrics_url:
             self._state.metrics = subtract(before, scrape_metrics(address.metrics_url))
 
@@ -207,7 +211,10 @@ class Bench:
         drafts_from_model: bool,
         ends_at: float,
     ) -> None:
-        """Of every load that is predicted, on its own prompts; those for which no time is left go without."""
+        """Of every load that is predicted, on its own prompts; those for which no time is left go without.
+
+        Once a block: machines change their speed within minutes, and so it changes for both sides of the comparison.
+        """
         deadline_s, longest = default_total_s(self._options.output_tokens), self._options.draft_len
         lengths = sorted({1, max(1, longest // 2), longest})
         plain = {item.plain for item in settings}
@@ -220,8 +227,9 @@ class Bench:
             return measure_reading(url, prompts, drafts_from_model=drafts_from_model, deadline_s=deadline_s)
 
         for batch in batches:
-            if time.monotonic() > ends_at:
-                return
+            runs = self._state.steps.get(batch, [])
+            if not runs and time.monotonic() > ends_at:
+                continue
             self._progress(f"timing the engines' steps, {batch} at once")
             texts = [request.text for request in make_requests(Setting(PRIMARY, 0, batch))]
             prompts = tuple(tuple(tokenizer.encode(text)) for text in texts if isinstance(text, str))
@@ -230,11 +238,12 @@ class Bench:
                 prompts,
                 batch,
                 lengths,
+                first=len(runs) * batch,
                 reading_s=reading_s(prompts),
                 drafts_from_model=drafts_from_model,
                 deadline_s=deadline_s,
             )
-            self._state.steps.append(steps)
+            self._state.steps[batch] = [*runs, steps]
 
     async def _run_blocks(
         self,
@@ -243,8 +252,16 @@ class Bench:
         make_requests: MakeRequests,
         budget: Budget,
         deadline: Deadline,
+        begin_block: Callable[[], None],
     ) -> None:
         async with opened(TritonGrpcEndpoint(address.grpc_url)) as endpoint:
             await run_blocks(
-                endpoint, settings, make_requests, budget, deadline, self._state.recording, progress=self._progress
+                endpoint,
+                settings,
+                make_requests,
+                budget,
+                deadline,
+                self._state.recording,
+                begin_block=begin_block,
+                progress=self._progress,
             )

@@ -23,9 +23,9 @@ from trt_spec.serve.rounds import STREAM_CHUNK_TOKENS
 from trt_spec.verify.client import TritonClient
 
 TEXT_TOKENS = 48
-FEWEST_TEXTS = 3
+FEWEST_TEXTS = 2
 _TIMED_CHUNKS = 3
-_TIMED_ROUNDS = 6
+_TIMED_ROUNDS = 4
 """Of each length by each worker, over all its texts; a text begins with one more, for the cold cache."""
 
 
@@ -64,11 +64,15 @@ def measure_steps(
     batch: int,
     draft_lens: Sequence[int],
     *,
+    first: int = 0,
     reading_s: tuple[float, float] = (0.0, 0.0),
     drafts_from_model: bool = True,
     deadline_s: float,
 ) -> MeasuredSteps:
-    """Mean times with ``batch`` prompts in flight; few users take several texts each, so that lengths average out."""
+    """Mean times with ``batch`` prompts in flight; ``first`` is the number of the first one of them.
+
+    A lone user takes several texts, so that lengths average out.
+    """
     with ExitStack() as stack:
         clients = [stack.enter_context(TritonClient(url, deadline_s=deadline_s)) for _ in range(batch)]
         pool = stack.enter_context(ThreadPoolExecutor(batch))
@@ -78,7 +82,7 @@ def measure_steps(
         plain: list[float] = []
         timed: dict[int, list[tuple[float, float]]] = {length: [] for length in draft_lens}
         for text in range(texts):
-            rows = [prompts[(text * batch + index) % len(prompts)] for index in range(batch)]
+            rows = [prompts[(first + text * batch + index) % len(prompts)] for index in range(batch)]
             list(pool.map(_Worker.write_text, workers, rows))
             plain += [second for row in pool.map(_Worker.plain_token_s, workers) for second in row]
             for length in draft_lens:

@@ -90,3 +90,18 @@ def test_failed_requests_are_recorded():
 )
 def test_another_block_has_to_fit(done, now, allowed):
     assert Budget(3, 110.0).allows_block(done, 10.0, now) is allowed
+
+
+def test_something_may_be_done_before_each_block():
+    endpoint, seen = ScriptedEndpoint(), []
+    job = run_blocks(
+        endpoint,
+        SETTINGS,
+        requests_of,
+        Budget(2),
+        Deadline(total_s=5),
+        Recording(),
+        begin_block=lambda: seen.append(len(endpoint.sent)),
+    )
+    asyncio.run(job)
+    assert seen == [0, 6]
