@@ -21,7 +21,12 @@ TUNING_FILE = "tuning.patch"
 @click.command("bench")
 @click.argument("spec", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-o", "--workspace", type=_FOLDER, help="Folder of build and deploy.  [default: ./workspace/NAME]")
-@click.option("--quick", is_flag=True, help="Fewer, shorter answers: at most about 10 minutes on 2 cores.")
+@click.option("--quick", is_flag=True, help="Fewer, shorter answers, and at most 10 minutes.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    help="As many of 5 blocks as fit.  [default: all; with --quick: 8]",
+)
 @click.option(
     "--sweep",
     "sweeps",
@@ -39,6 +44,7 @@ def command(
     spec: Path | None,
     workspace: Path | None,
     quick: bool,
+    minutes: float | None,
     sweeps: tuple[str, ...],
     prompts: Path | None,
     report: Path | None,
@@ -75,7 +81,12 @@ def command(
     loaded = load_spec(spec)
     place = resolve_workspace(loaded.name, workspace)
     options, conditions = resolve_bench(
-        loaded, sweeps, quick=quick, prompts_path=prompts, command=shlex.join(["trtspec", *sys.argv[1:]])
+        loaded,
+        sweeps,
+        quick=quick,
+        prompts_path=prompts,
+        command=shlex.join(["trtspec", *sys.argv[1:]]),
+        budget_s=None if minutes is None else 60 * minutes,
     )
     bench = Bench(options, list_systems(loaded, place, options.sweeps, _say), conditions, _say)
     folder = report or place.reports / "bench"

@@ -38,17 +38,29 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
 )
 @click.option("--model", help="Model name, for servers that trtspec did not deploy.")
 @click.option("-o", "--workspace", type=_FOLDER, help="Folder that build wrote to.")
-@click.option("--prompts", type=click.Path(path_type=Path), help='JSON Lines file: {"text": "..."} a line.')
+@click.option(
+    "--prompts", "prompts_path", type=click.Path(path_type=Path), help='JSON Lines file: {"text": "..."} a line.'
+)
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens to generate per prompt.  [default: 96]")
-@click.option("--report", type=_FOLDER, help="Folder for report.json and report.md.  [default: WORKSPACE/reports]")
+@click.option(
+    "--report",
+    "report_folder",
+    type=_FOLDER,
+    help="Folder for report.json and report.md.  [default: WORKSPACE/reports]",
+)
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="File for the verdicts as JUnit XML.")
 @click.option(
-    "--tokenizer", type=_FOLDER, help="Folder of the target's tokenizer; with it the engine is called directly."
+    "--tokenizer",
+    "tokenizer_folder",
+    type=_FOLDER,
+    help="Folder of the target's tokenizer; with it the engine is called directly.",
 )
-@click.option("--timeout", metavar="SECONDS", callback=_seconds, help="Seconds for one request to answer, or none.")
+@click.option(
+    "--timeout", "deadline_s", metavar="SECONDS", callback=_seconds, help="Seconds for one request to answer, or none."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 def command(
-    spec: Path | None, url: str | None, workspace: Path | None, junit: Path | None, as_json: bool, **overrides: Any
+    spec: Path | None, url: str | None, workspace: Path | None, junit: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Compare output, acceptance and speed with and without speculation.
 
@@ -58,10 +70,13 @@ def command(
     """
     if (spec is None) == (url is None):
         raise click.UsageError("give either a SPEC file or --url.")
+    if url is None and options["model"]:
+        raise click.UsageError("--model goes with --url: a SPEC says what it serves.")
     from trt_spec.verify.load.address import is_http
 
-    if url is not None and (is_http(url) or overrides["model"]):
-        _verify_foreign(url, junit, as_json, overrides)
+    given = {name: value for name, value in options.items() if value is not None}
+    if url is not None and (is_http(url) or "model" in given):
+        _verify_foreign(url, junit, as_json, given)
         return
     from rich.console import Console
 
@@ -71,8 +86,7 @@ def command(
     from trt_spec.verify.run import run_verify
     from trt_spec.verify.verdict import check_report
 
-    options = _resolve(spec, url, workspace, overrides)
-    report = run_verify(options, progress=_say)
+    report = run_verify(_resolve(spec, url, workspace, given), progress=_say)
     if junit:
         write_text_atomic(junit, render_junit(report))
     if as_json:
@@ -86,28 +100,18 @@ def _say(message: str) -> None:
     click.echo(message, err=True)
 
 
-def _verify_foreign(url: str, junit: Path | None, as_json: bool, overrides: dict[str, Any]) -> None:
+def _verify_foreign(url: str, junit: Path | None, as_json: bool, given: dict[str, Any]) -> None:
     from rich.console import Console
 
     from trt_spec.util.files import write_text_atomic
     from trt_spec.verify.endpoint import EndpointOptions, check_endpoint, print_endpoint, render_junit, verify_endpoint
     from trt_spec.verify.results import to_json
 
-    given = {
-        name: overrides[key]
-        for name, key in (
-            ("model", "model"),
-            ("prompts_path", "prompts"),
-            ("max_tokens", "max_tokens"),
-            ("tokenizer_folder", "tokenizer"),
-            ("deadline_s", "timeout"),
-        )
-        if overrides[key] is not None
-    }
+    folder = given.pop("report_folder", None)
     report = verify_endpoint(EndpointOptions(url=url, **given), progress=_say)
-    if overrides["report"]:
-        overrides["report"].mkdir(parents=True, exist_ok=True)
-        write_text_atomic(overrides["report"] / "report.json", to_json(report))
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text_atomic(folder / "report.json", to_json(report))
     if junit:
         write_text_atomic(junit, render_junit(report))
     if as_json:
@@ -117,7 +121,7 @@ def _verify_foreign(url: str, junit: Path | None, as_json: bool, overrides: dict
     check_endpoint(report)
 
 
-def _resolve(spec: Path | None, url: str | None, workspace: Path | None, overrides: dict[str, Any]) -> VerifyOptions:
+def _resolve(spec: Path | None, url: str | None, workspace: Path | None, given: dict[str, Any]) -> VerifyOptions:
     from dataclasses import replace
 
     from trt_spec.verify.run import VerifyOptions
@@ -132,12 +136,4 @@ def _resolve(spec: Path | None, url: str | None, workspace: Path | None, overrid
 
         loaded = load_spec(spec)
         options = resolve_options(loaded, resolve_workspace(loaded.name, workspace))
-    named = {
-        "prompts_path": overrides["prompts"],
-        "max_tokens": overrides["max_tokens"],
-        "report_folder": overrides["report"],
-        "tokenizer_folder": overrides["tokenizer"],
-        "deadline_s": overrides["timeout"],
-    }
-    given = {name: value for name, value in named.items() if value is not None}
     return replace(options, command=shlex.join(["trtspec", *sys.argv[1:]]), **given)

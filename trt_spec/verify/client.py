@@ -17,6 +17,7 @@ from typing import Any
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed, VerifyFailed
 from trt_spec.serve.contract import DRAFT_MODEL, ENGINE_DRAFTS, STREAMING_MODEL, TARGET_MODEL, UNARY_MODEL
 from trt_spec.verify.acceptance import Round
+from trt_spec.verify.client_package import importing
 from trt_spec.verify.load.deadline import Deadline
 from trt_spec.verify.machine import explain_silence, read_gpu_utilization
 from trt_spec.verify.tensors import ModelInterface, build_inputs, read_interface, read_ints, read_text
@@ -72,13 +73,8 @@ def channel_options(address: str) -> list[tuple[str, int]]:
 
 def connect(url: str) -> tuple[Any, type[Exception]]:
     """A gRPC client of ``url`` (host:port) and what its calls raise. EnvironmentMissing without tritonclient."""
-    try:
+    with importing("tritonclient"):
         import tritonclient.grpc as triton
-    except ImportError as error:
-        raise EnvironmentMissing(
-            "The Python package tritonclient is not installed.",
-            remedy="Install it with: pip install 'trtspec[client]'.",
-        ) from error
     return triton.InferenceServerClient(url, channel_args=channel_options(url)), triton.InferenceServerException
 
 

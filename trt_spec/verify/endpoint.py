@@ -16,6 +16,7 @@ from trt_spec.errors import VerifyFailed
 from trt_spec.verify.load.address import resolve_endpoint
 from trt_spec.verify.load.arrival import Bounds, ClosedLoop
 from trt_spec.verify.load.deadline import Deadline, default_total_s
+from trt_spec.verify.load.opening import opened
 from trt_spec.verify.load.request import Endpoint, LoadRequest
 from trt_spec.verify.load.run import check_answered, run_load
 from trt_spec.verify.lossless.canary import Isolation, find_leaks, make_canaries
@@ -71,9 +72,7 @@ async def _verify(options: EndpointOptions, progress: Callable[[str], None]) -> 
     shape = Shape(output_tokens=(options.max_tokens, options.max_tokens))
     requests = build_requests(prompts, len(prompts), shape, None)
     deadline = Deadline(total_s=options.deadline_s or default_total_s(options.max_tokens))
-    endpoint = resolve_endpoint(options.url, options.model)
-    await endpoint.open()
-    try:
+    async with opened(resolve_endpoint(options.url, options.model)) as endpoint:
         progress(f"connected to {endpoint.name}; {len(requests)} prompts, {options.concurrency} at a time")
         count = (lambda text: len(tokenizer.encode(text))) if tokenizer else None
         load = await run_load(
@@ -84,8 +83,6 @@ async def _verify(options: EndpointOptions, progress: Callable[[str], None]) -> 
         isolation = await _isolate(endpoint, deadline)
         progress("odd prompts")
         fuzz = await _fuzz(endpoint, requests[0], deadline)
-    finally:
-        await endpoint.close()
     summary = summarise_load(load)
     faults = _find_faults(summary, isolation, fuzz)
     return EndpointReport(endpoint.name, options.concurrency, summary, isolation, fuzz, faults)

@@ -11,10 +11,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from trt_spec.verify.acceptance import ratio
 from trt_spec.verify.client import Generation, TritonClient
+from trt_spec.verify.summary import median_of_known
 
 PLAIN_DRAFT_TOKENS = 0
 # Enough for the first draft-and-verify round to run at its full length.
@@ -131,21 +131,16 @@ def summarise_side(samples: Sequence[Sample]) -> Side:
         tokens=tokens,
         seconds=seconds,
         tokens_per_s=ratio(tokens, seconds),
-        median_tokens_per_s=_median([sample.tokens_per_s for sample in samples]),
-        median_time_to_first_token_s=_median([sample.time_to_first_token_s for sample in samples]),
+        median_tokens_per_s=median_of_known([sample.tokens_per_s for sample in samples]),
+        median_time_to_first_token_s=median_of_known([sample.time_to_first_token_s for sample in samples]),
     )
 
 
 def measure_speedup_of_pairs(pairs: Sequence[Pair]) -> float | None:
     """Median over the prompts of speculative / plain tokens per second."""
-    return _median([measure_speedup(pair.speculative.tokens_per_s, pair.plain.tokens_per_s) for pair in pairs])
+    return median_of_known([measure_speedup(pair.speculative.tokens_per_s, pair.plain.tokens_per_s) for pair in pairs])
 
 
 def measure_speedup(numerator: float | None, denominator: float | None) -> float | None:
     """speculative / plain, None when either is unknown."""
     return None if numerator is None or denominator is None else ratio(numerator, denominator)
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None

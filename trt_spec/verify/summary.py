@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from statistics import median
 
 from trt_spec.verify.acceptance import Acceptance, Round, measure_acceptance, ratio
 from trt_spec.verify.results import Distribution, LoadResult, LoadSummary, RequestResult, TokenSource
@@ -30,6 +31,12 @@ def distribute(values: Iterable[float]) -> Distribution | None:
 def percentile(ordered: Sequence[float], fraction: float) -> float:
     """The smallest of the rising values that at least ``fraction`` of them do not exceed (nearest rank)."""
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+
+
+def median_of_known(values: Iterable[float | None]) -> float | None:
+    """The median of those values that are not None, None without any."""
+    known = _known(values)
+    return median(known) if known else None
 
 
 def time_to_first_token_s(result: RequestResult) -> float | None:

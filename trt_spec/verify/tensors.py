@@ -74,7 +74,12 @@ def read_interface(config: Any) -> ModelInterface:
 
 
 def _triton_dtype(type_names: Any, number: int) -> str:
-    name = str(type_names.values_by_number[number].name).removeprefix("TYPE_")
+    return wire_dtype(str(type_names.values_by_number[number].name))
+
+
+def wire_dtype(config_name: str) -> str:
+    """What a request calls a data type of a config.pbtxt: INT32 for TYPE_INT32, BYTES for TYPE_STRING."""
+    name = config_name.removeprefix("TYPE_")
     return "BYTES" if name == "STRING" else name
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from trt_spec.verify.load.arrival import Bounds, ClosedLoop
 from trt_spec.verify.load.deadline import Deadline
+from trt_spec.verify.load.opening import opened
 from trt_spec.verify.load.request import LoadRequest
 from trt_spec.verify.load.run import run_load
 from trt_spec.verify.load.triton_grpc import TritonGrpcEndpoint
@@ -37,13 +38,9 @@ def measure_under_load(
     ]
 
     async def run() -> LoadSummary:
-        endpoint = TritonGrpcEndpoint(url)
-        await endpoint.open()
-        try:
-            arrival, bounds = ClosedLoop(options.concurrency), Bounds(len(requests))
+        arrival, bounds = ClosedLoop(options.concurrency), Bounds(len(requests))
+        async with opened(TritonGrpcEndpoint(url)) as endpoint:
             return summarise_load(await run_load(endpoint, requests, arrival, bounds, Deadline(total_s=deadline_s)))
-        finally:
-            await endpoint.close()
 
     return asyncio.run(run())
 

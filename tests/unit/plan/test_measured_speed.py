@@ -3,7 +3,14 @@
 import pytest
 
 from trt_spec.plan.acceptance_model import speedup
-from trt_spec.plan.measured_speed import MeasuredSteps, interpolate, predict_speedup, tokens_of_round
+from trt_spec.plan.measured_speed import (
+    Answers,
+    MeasuredSteps,
+    average_steps,
+    interpolate,
+    predict_speedup,
+    tokens_of_round,
+)
 
 STEPS = MeasuredSteps(batch=1, plain_token_s=0.020, draft_s={1: 0.005, 5: 0.025}, verify_s={1: 0.022, 5: 0.026})
 
@@ -23,9 +30,19 @@ def test_length_zero_is_the_target_alone():
     assert predict_speedup([0.9, 0.8], STEPS, 0) == 1.0
 
 
-def test_overhead_is_paid_every_round():
-    slower = MeasuredSteps(1, 0.020, STEPS.draft_s, STEPS.verify_s, overhead_s=0.039)
-    assert predict_speedup([0.9], slower, 3) == pytest.approx(predict_speedup([0.9], STEPS, 3) / 2)
+def test_one_user_waits_for_the_draft_engine_to_read_the_prompt():
+    # 10 tokens in 2 rounds of 5 at 25 + 26 ms, and 98 ms before them, against 10 of 20 ms; the target's reading is over
+    steps = MeasuredSteps(1, 0.020, {4: 0.025}, {4: 0.026}, read_s=9.0, draft_read_s=0.098)
+    assert predict_speedup([1.0], steps, 4, Answers(10, 6)) == pytest.approx(0.200 / 0.200)
+    assert predict_speedup([1.0], steps, 4) == pytest.approx(0.100 / 0.051)
+
+
+def test_users_wait_for_the_prompts_of_the_others_on_both_sides():
+    # 3 others: 3 prompts an answer of 10 tokens, but half of them in the first of 2 answers: 2.25 on average
+    steps = MeasuredSteps(4, 0.020, {4: 0.100}, {4: 0.150}, read_s=0.2, draft_read_s=0.1)
+    plain_s, drafted_s = 0.200 + 2.25 * 0.2, 2 * 0.250 + 2.25 * 0.3 + 0.1
+    assert predict_speedup([1.0], steps, 4, Answers(10, 2)) == pytest.approx(plain_s / drafted_s)
+    assert predict_speedup([1.0], steps, 0, Answers(10, 2)) == 1.0
 
 
 def test_positions_beyond_the_measured_ones_repeat_the_last():
@@ -44,3 +61,13 @@ def test_scattered_times_never_give_less_than_was_measured():
     assert interpolate({4: 10.0}, 9) == 10.0
     with pytest.raises(ValueError, match="no time"):
         interpolate({}, 1)
+
+
+def test_steps_of_several_blocks_are_averaged():
+    slow = MeasuredSteps(1, 0.040, {1: 0.015, 5: 0.075}, {1: 0.044, 5: 0.052}, read_s=0.2, draft_read_s=0.4)
+    mean = average_steps([STEPS, slow])
+    assert (mean.plain_token_s, mean.read_s, mean.draft_read_s) == pytest.approx((0.030, 0.1, 0.2))
+    assert mean.draft_s == pytest.approx({1: 0.010, 5: 0.050})
+    assert mean.verify_s == pytest.approx({1: 0.033, 5: 0.039})
+    with pytest.raises(ValueError, match="no step"):
+        average_steps([])

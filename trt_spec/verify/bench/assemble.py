@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean
 
-from trt_spec.plan.measured_speed import MeasuredSteps, predict_speedup
+from trt_spec.plan.measured_speed import Answers, MeasuredSteps, predict_speedup
 from trt_spec.verify.bench.results import BenchPoint, Recommendation
 from trt_spec.verify.bench.settings import PRIMARY, SWEEPS, Setting
 from trt_spec.verify.compare import join_runs, judge_blocks
 from trt_spec.verify.results import LoadResult, Ratio
-from trt_spec.verify.summary import summarise_load, user_tokens_per_s
+from trt_spec.verify.summary import median_of_known, summarise_load, user_tokens_per_s
 
 Loads = Mapping[Setting, Sequence[LoadResult]]
 
@@ -29,7 +29,9 @@ def assemble_points(
             continue
         predicted = None
         if _is_predictable(setting) and rates and setting.concurrency in by_batch:
-            predicted = predict_speedup(rates, by_batch[setting.concurrency], setting.num_draft_tokens or 0)
+            steps_of = by_batch[setting.concurrency]
+            answers = describe_answers(loads.get(setting.plain) or loads[setting], setting.concurrency)
+            predicted = predict_speedup(rates, steps_of, setting.num_draft_tokens or 0, answers)
         points.append(_point(setting, names, loads, predicted, seed))
     return tuple(points)
 
@@ -37,6 +39,13 @@ def assemble_points(
 def _is_predictable(setting: Setting) -> bool:
     """Step times were measured on prompts as they are, greedily, on the system as deployed."""
     return setting == Setting(PRIMARY, setting.num_draft_tokens, setting.concurrency) and bool(setting.num_draft_tokens)
+
+
+def describe_answers(runs: Sequence[LoadResult], concurrency: int) -> Answers:
+    """How long the answers of a load are, and how many each user got."""
+    lengths = [item.tokens - 1 for run in runs for item in run.requests if item.outcome == "answered"]
+    per_user = sum(len(run.requests) for run in runs) / len(runs) / concurrency
+    return Answers(max(1.0, fmean(lengths)) if lengths else math.inf, max(1.0, per_user))
 
 
 def measured_rates(loads: Loads) -> tuple[float, ...]:
@@ -69,13 +78,12 @@ def _point(setting: Setting, names: frozenset[str], loads: Loads, predicted: flo
             "inter_token_latency_s"
         )
     load = summarise_load(join_runs(runs))
-    totals = [total for run in runs if (total := summarise_load(run).tokens_per_s) is not None]
     return BenchPoint(
         setting=setting,
         sweeps=tuple(name for name in SWEEPS if name in names),
         blocks=len(runs),
         load=load,
-        median_tokens_per_s=median(totals) if totals else None,
+        median_tokens_per_s=median_of_known(summarise_load(run).tokens_per_s for run in runs),
         speedup=ratios.get("tokens_per_s_per_user"),
         decode_speedup=decode,
         total_speedup=ratios.get("tokens_per_s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from trt_spec.verify.results import LoadResult
 from trt_spec.verify.summary import summarise_load
 
 MakeRequests = Callable[[Setting], Sequence[LoadRequest]]
+
+FEWEST_SETTINGS = 2
+"""One without drafts and one with: anything less says nothing."""
 
 
 @dataclass
@@ -30,16 +34,23 @@ class Recording:
 
 @dataclass(frozen=True)
 class Budget:
-    """How often everything is measured: ``blocks`` times, or as often as ``seconds`` allow, once at least."""
+    """How often everything is measured: ``blocks`` times, or as often as fits before ``ends_at`` of the clock.
+
+    The first block ends there too, and is then not whole. Its first two settings are measured in any case.
+    """
 
     blocks: int
-    seconds: float | None = None
+    ends_at: float = math.inf
 
-    def allows(self, done: int, elapsed_s: float) -> bool:
-        """Whether another block may begin after ``done`` of them took ``elapsed_s``."""
+    def allows_block(self, done: int, begun: float, now: float) -> bool:
+        """Whether another block may begin after ``done`` of them."""
         if done >= self.blocks:
             return False
-        return done == 0 or self.seconds is None or elapsed_s * (done + 1) / done <= self.seconds
+        return done == 0 or now + (now - begun) / done <= self.ends_at
+
+    def allows_setting(self, done: int, now: float) -> bool:
+        """Whether another setting of the first block may begin after ``done`` of them."""
+        return done < FEWEST_SETTINGS or now <= self.ends_at
 
 
 async def run_blocks(
@@ -51,15 +62,21 @@ async def run_blocks(
     recording: Recording,
     *,
     count_tokens: CountTokens | None = None,
+    begin_block: Callable[[], None] = lambda: None,
     progress: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Fills ``recording``, which is valid at any moment. Every second block goes backwards. Raises as ``run_load``."""
+    """Fills ``recording``, which is valid at any moment. Every second block goes backwards; ``begin_block`` is called
+    before each. Raises as ``run_load``."""
     begun = clock()
     done = 0
-    while budget.allows(done, clock() - begun):
+    while budget.allows_block(done, begun, clock()):
+        begin_block()
         order = list(settings) if done % 2 == 0 else list(reversed(settings))
-        for setting in order:
+        for place, setting in enumerate(order):
+            if done == 0 and not budget.allows_setting(place, clock()):
+                progress(f"out of time: {len(order) - place} settings are left out")
+                return
             requests = make_requests(setting)
             load = await run_load(
                 endpoint, requests, ClosedLoop(setting.concurrency), Bounds(len(requests)), deadline, count_tokens

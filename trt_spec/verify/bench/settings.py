@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -16,7 +16,7 @@ PRIMARY = "as deployed"
 """The system of the spec itself, among those of other drafts."""
 
 _PROMPT_TOKENS = (64, 256, 1024, 4096)
-_QUICK_PROMPT_TOKENS = (64, 512)
+_QUICK_PROMPT_TOKENS = (64, 256)
 _TEMPERATURES = (0.0, 0.6, 1.0)
 _REMEDY = "Write NAME=VALUE,VALUE such as --sweep draft_len=0,2,4; NAME alone takes the values of its own."
 
@@ -76,7 +76,7 @@ def default_sweeps(spec: Spec, *, quick: bool = False) -> Sweeps:
     powers = tuple(1 << bit for bit in range(spec.limits.max_batch_size.bit_length()))
     return Sweeps(
         draft_len=tuple(n for n in range(longest + 1) if not quick or n in (0, 1, 2, longest) or n % 2 == 0),
-        concurrency=powers if not quick else powers[:4],
+        concurrency=powers if not quick else powers[:3],
         prompt_tokens=tuple(n for n in (_QUICK_PROMPT_TOKENS if quick else _PROMPT_TOKENS) if n <= room),
         temperature=() if quick else _TEMPERATURES,
         draft=worse_drafts(spec)[-1:] if quick else worse_drafts(spec),
@@ -172,6 +172,11 @@ def list_settings(sweeps: Sweeps, system: str, longest: int, *, quick: bool = Fa
     for tokens in sweeps.prompt_tokens:
         add("prompt_tokens", replace(base, prompt_tokens=tokens))
     return {setting: frozenset(names) for setting, names in found.items()}
+
+
+def order_settings(settings: Iterable[Setting], longest: int) -> list[Setting]:
+    """Those first that every sweep needs most, each load without drafts and with the longest: time may run out."""
+    return sorted(settings, key=lambda setting: setting.num_draft_tokens not in (0, longest))
 
 
 def _lengths_under_load(longest: int, *, quick: bool) -> tuple[int | None, ...]:

@@ -69,9 +69,21 @@ def tabulate(report: BenchReport) -> tuple[Table, ...]:
     tables.append(
         Table(
             "Step times",
-            ("requests at once", "target, ms a token", "draft call, ms by length", "verification, ms by length"),
+            (
+                "at once",
+                "target, ms a token",
+                "draft call, ms by length",
+                "verification, ms by length",
+                "prompt, ms to read",
+            ),
             tuple(
-                (str(s.batch), f"{1000 * s.plain_token_s:.1f}", _times(s.draft_s), _times(s.verify_s))
+                (
+                    str(s.batch),
+                    f"{1000 * s.plain_token_s:.1f}",
+                    _times(s.draft_s),
+                    _times(s.verify_s),
+                    f"target: {1000 * s.read_s:.0f}, draft: {1000 * s.draft_read_s:.0f}",
+                )
                 for s in report.steps
             ),
         )

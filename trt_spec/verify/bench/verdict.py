@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from trt_spec.errors import StepFailed
 from trt_spec.verify.bench.results import BenchPoint, BenchReport, Recommendation
+from trt_spec.verify.bench.settings import Setting
 from trt_spec.verify.results import Ratio
 
 FEW_BLOCKS = 3
@@ -42,14 +43,16 @@ def describe_ratio(ratio: Ratio | None) -> str:
     return "-" if ratio is None else f"{ratio.value:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})"
 
 
-def collect_notes(points: Sequence[BenchPoint], planned: int) -> tuple[str, ...]:
+def collect_notes(points: Sequence[BenchPoint], planned: Collection[Setting]) -> tuple[str, ...]:
     """What limits the figures."""
     notes = [
         "Prompts were sent once before, so first tokens profit from cached prefixes on both sides.",
         "Intervals are 95 % by bootstrap over answers, paired by prompt and block; total tokens/s over blocks.",
     ]
-    if len(points) < planned:
-        notes.append(f"{planned - len(points)} of {planned} settings were not measured.")
+    measured = {point.setting for point in points}
+    missing = [setting.label for setting in planned if setting not in measured]
+    if missing:
+        notes.append(f"{len(missing)} of {len(planned)} settings were not measured: {'; '.join(missing)}.")
     fewest = min((point.blocks for point in points), default=0)
     if points and fewest < FEW_BLOCKS:
         notes.append(f"Some settings were measured in {fewest} block{'s' if fewest > 1 else ''}: take them as rough.")

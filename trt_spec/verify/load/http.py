@@ -8,6 +8,7 @@ from typing import Any
 
 from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.verify.client import CONNECT_DEADLINE_S
+from trt_spec.verify.client_package import importing
 from trt_spec.verify.load.request import RequestFailed
 from trt_spec.verify.load.sse import read_events
 
@@ -28,12 +29,8 @@ class HttpSession:
 
     async def open(self) -> None:
         """Raises EnvironmentMissing without aiohttp."""
-        try:
+        with importing("aiohttp"):
             import aiohttp
-        except ImportError as error:
-            raise EnvironmentMissing(
-                "The Python package aiohttp is not installed.", remedy="Install it with: pip install 'trtspec[client]'."
-            ) from error
         self._failure = (aiohttp.ClientError, ConnectionError)
         self._unreachable = (*self._failure, TimeoutError)
         # The load has deadlines of its own; only connecting is bounded here, and told apart by its message.

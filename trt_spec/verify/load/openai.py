@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from trt_spec.errors import SpecError
 from trt_spec.verify.load.http import HttpSession
+from trt_spec.verify.load.opening import no_such_model, opening
 from trt_spec.verify.load.request import LoadRequest, Message, RequestFailed
 
 Route = Literal["completions", "chat/completions"]
@@ -31,7 +32,7 @@ class OpenAIEndpoint:
 
     async def open(self) -> None:
         await self._http.open()
-        try:
+        async with opening(self):
             status, listed = await self._http.get_json("/models")
             rows = listed.get("data") if isinstance(listed, dict) else None
             if status != 200 or not isinstance(rows, list):
@@ -42,13 +43,7 @@ class OpenAIEndpoint:
             served = [str(row.get("id")) for row in rows if isinstance(row, dict)]
             self.model = self.model or next(iter(served), None)
             if self.model not in served:
-                raise SpecError(
-                    f"{self._http.base} serves no model {self.model!r} (it has: {', '.join(served) or 'none'}).",
-                    remedy="Name one of its models.",
-                )
-        except BaseException:
-            await self.close()
-            raise
+                raise no_such_model(self._http.base, self.model, f"it has: {', '.join(served) or 'none'}")
 
     async def close(self) -> None:
         await self._http.close()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from typing import Any
 
-from trt_spec.errors import EnvironmentMissing, SpecError
+from trt_spec.errors import EnvironmentMissing
 from trt_spec.serve.contract import STREAMING_MODEL
 from trt_spec.verify.client import CONNECT_DEADLINE_S, channel_options, parse_url, reason
+from trt_spec.verify.client_package import importing
+from trt_spec.verify.load.opening import no_such_model, opening
 from trt_spec.verify.load.request import LoadRequest, Message, RequestFailed
-from trt_spec.verify.load.triton_tensors import check_interface, request_values, text_grows
+from trt_spec.verify.load.triton_tensors import check_interface, read_message, request_values, text_grows
 from trt_spec.verify.tensors import ModelInterface, build_inputs, read_interface, read_ints, read_text
 
 
@@ -29,38 +32,26 @@ class TritonGrpcEndpoint:
         return f"{self.model} on {self.url} (gRPC)"
 
     async def open(self) -> None:
-        try:
+        with importing("tritonclient"):
             import grpc
             import tritonclient.grpc.aio as triton
-        except ImportError as error:
-            raise EnvironmentMissing(
-                "The Python package tritonclient is not installed.",
-                remedy="Install it with: pip install 'trtspec[client]'.",
-            ) from error
         self._failure = grpc.RpcError
         self._client = triton.InferenceServerClient(self.url, channel_args=channel_options(self.url))
-        try:
-            await self._client.get_server_metadata(client_timeout=CONNECT_DEADLINE_S)
-        except triton.InferenceServerException as error:
-            await self.close()
-            raise EnvironmentMissing(
-                f"No Triton server answers on {self.url} within {CONNECT_DEADLINE_S:g} s, the connect timeout "
-                f"({reason(error)}).",
-                remedy="Start it, or give the gRPC address of a running one.",
-            ) from error
-        try:
-            response = await self._client.get_model_config(self.model, client_timeout=CONNECT_DEADLINE_S)
-        except triton.InferenceServerException as error:
-            await self.close()
-            raise SpecError(
-                f"{self.url} serves no model {self.model!r} ({reason(error)}).", remedy="Name one of its models."
-            ) from error
-        self._interface = read_interface(response.config)
-        try:
+        async with opening(self):
+            try:
+                await self._client.get_server_metadata(client_timeout=CONNECT_DEADLINE_S)
+            except triton.InferenceServerException as error:
+                raise EnvironmentMissing(
+                    f"No Triton server answers on {self.url} within {CONNECT_DEADLINE_S:g} s, the connect timeout "
+                    f"({reason(error)}).",
+                    remedy="Start it, or give the gRPC address of a running one.",
+                ) from error
+            try:
+                response = await self._client.get_model_config(self.model, client_timeout=CONNECT_DEADLINE_S)
+            except triton.InferenceServerException as error:
+                raise no_such_model(self.url, self.model, reason(error)) from error
+            self._interface = read_interface(response.config)
             check_interface(self._interface, self.name)
-        except SpecError:
-            await self.close()
-            raise
 
     async def close(self) -> None:
         if self._client is not None:
@@ -77,7 +68,8 @@ class TritonGrpcEndpoint:
             async for result, error in call:
                 if error is not None:
                     raise RequestFailed(reason(error))
-                yield _read(result, grows)
+                text = read_text(result, "text_output")
+                yield read_message(text, partial(read_ints, result), text_grows=grows)
         except self._failure as error:
             raise RequestFailed(_words(error)) from error
         finally:
@@ -86,19 +78,6 @@ class TritonGrpcEndpoint:
 
 async def _only(model: str, inputs: list[Any]) -> AsyncIterator[dict[str, Any]]:
     yield {"model_name": model, "inputs": inputs}
-
-
-def _read(result: Any, grows: bool) -> Message:
-    drafted, accepted = read_ints(result, "total_draft_tokens"), read_ints(result, "total_accepted_draft_tokens")
-    return Message(
-        text=read_text(result, "text_output"),
-        output_ids=read_ints(result, "output_ids"),
-        rounds_drafted=read_ints(result, "round_draft_tokens"),
-        rounds_accepted=read_ints(result, "round_accepted_draft_tokens"),
-        drafted_tokens=sum(drafted) if drafted else None,
-        accepted_tokens=sum(accepted) if accepted else None,
-        text_grows=grows,
-    )
 
 
 def _words(error: Any) -> str:

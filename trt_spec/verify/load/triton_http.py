@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
-from trt_spec.errors import SpecError
 from trt_spec.serve.contract import STREAMING_MODEL
 from trt_spec.verify.load.http import HttpSession
+from trt_spec.verify.load.opening import no_such_model, opening
 from trt_spec.verify.load.request import LoadRequest, Message, RequestFailed
-from trt_spec.verify.load.triton_tensors import check_interface, request_values, text_grows
-from trt_spec.verify.tensors import ModelInterface
+from trt_spec.verify.load.triton_tensors import check_interface, read_message, request_values, text_grows
+from trt_spec.verify.tensors import ModelInterface, wire_dtype
 
 
 class TritonHttpEndpoint:
@@ -28,18 +29,12 @@ class TritonHttpEndpoint:
 
     async def open(self) -> None:
         await self._http.open()
-        try:
+        async with opening(self):
             status, config = await self._http.get_json(f"/v2/models/{self.model}/config")
             if status != 200 or not isinstance(config, dict):
-                raise SpecError(
-                    f"{self._http.base} serves no model {self.model!r} (HTTP {status}).",
-                    remedy="Name one of its models.",
-                )
+                raise no_such_model(self._http.base, self.model, f"HTTP {status}")
             self._interface = _read_interface(config)
             check_interface(self._interface, self.name)
-        except BaseException:
-            await self.close()
-            raise
 
     async def close(self) -> None:
         await self._http.close()
@@ -53,21 +48,19 @@ class TritonHttpEndpoint:
         async for event in self._http.events(f"/v2/models/{self.model}/generate_stream", values):
             if not isinstance(event, dict) or "error" in event:
                 raise RequestFailed(str(event.get("error") if isinstance(event, dict) else event))
-            yield _read(event, grows)
+            text = event.get("text_output", "")
+            whole = "".join(text) if isinstance(text, list) else str(text)
+            yield read_message(whole, partial(_ints, event), text_grows=grows)
 
 
 def _read_interface(config: dict[str, Any]) -> ModelInterface:
     return ModelInterface(
         name=str(config.get("name", "")),
-        inputs={row["name"]: _dtype(row["data_type"]) for row in config.get("input", [])},
+        inputs={row["name"]: wire_dtype(row["data_type"]) for row in config.get("input", [])},
         outputs=frozenset(row["name"] for row in config.get("output", [])),
         parameters={key: row.get("string_value", "") for key, row in config.get("parameters", {}).items()},
         decoupled=bool(config.get("model_transaction_policy", {}).get("decoupled", False)),
     )
-
-
-def _dtype(name: str) -> str:
-    return name.removeprefix("TYPE_").replace("STRING", "BYTES")
 
 
 def _ints(event: dict[str, Any], name: str) -> tuple[int, ...] | None:
@@ -75,17 +68,3 @@ def _ints(event: dict[str, Any], name: str) -> tuple[int, ...] | None:
     if value is None:
         return None
     return tuple(value) if isinstance(value, list) else (int(value),)
-
-
-def _read(event: dict[str, Any], grows: bool) -> Message:
-    text = event.get("text_output", "")
-    drafted, accepted = _ints(event, "total_draft_tokens"), _ints(event, "total_accepted_draft_tokens")
-    return Message(
-        text="".join(text) if isinstance(text, list) else str(text),
-        output_ids=_ints(event, "output_ids"),
-        rounds_drafted=_ints(event, "round_draft_tokens"),
-        rounds_accepted=_ints(event, "round_accepted_draft_tokens"),
-        drafted_tokens=sum(drafted) if drafted else None,
-        accepted_tokens=sum(accepted) if accepted else None,
-        text_grows=grows,
-    )

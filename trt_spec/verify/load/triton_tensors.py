@@ -1,21 +1,23 @@
-"""Which tensors of a Triton model carry what a load asks for, in each dialect: NVIDIA's templates, ours, llmapi."""
+"""Which tensors of a Triton model carry what a load asks for and is told, by dialect: NVIDIA's, ours, llmapi."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from trt_spec.errors import SpecError
-from trt_spec.verify.load.request import LoadRequest
+from trt_spec.serve.contract import MIN_TOKENS_NAMES, SEED_NAMES
+from trt_spec.verify.load.request import LoadRequest, Message
 from trt_spec.verify.tensors import ModelInterface
 
 # What is asked for -> its names, in the order tried. llmapi's are those of tensorrt_llm's LLM API model (1.3.0rc3).
 _NAMES = {
     "max_tokens": ("max_tokens", "sampling_param_max_tokens"),
     "stream": ("stream", "streaming"),
-    "seed": ("seed", "random_seed", "sampling_param_seed"),
+    "seed": (*SEED_NAMES, "sampling_param_seed"),
     "top_k": ("top_k", "sampling_param_top_k"),
     "temperature": ("temperature", "sampling_param_temperature"),
-    "min_tokens": ("min_tokens", "min_length"),
+    "min_tokens": MIN_TOKENS_NAMES,
     "exclude_input": ("exclude_input_in_output", "sampling_param_exclude_input_from_output"),
     "details": ("return_perf_metrics",),
     "num_draft_tokens": ("num_draft_tokens",),
@@ -68,6 +70,20 @@ def request_values(interface: ModelInterface, request: LoadRequest, *, with_deta
                 remedy="Leave it out for this endpoint.",
             )
     return values
+
+
+def read_message(text: str, ints: Callable[[str], tuple[int, ...] | None], *, text_grows: bool) -> Message:
+    """One message of a stream; ``ints`` gives all values of an output by its name, None where it is not there."""
+    drafted, accepted = ints("total_draft_tokens"), ints("total_accepted_draft_tokens")
+    return Message(
+        text=text,
+        output_ids=ints("output_ids"),
+        rounds_drafted=ints("round_draft_tokens"),
+        rounds_accepted=ints("round_accepted_draft_tokens"),
+        drafted_tokens=sum(drafted) if drafted else None,
+        accepted_tokens=sum(accepted) if accepted else None,
+        text_grows=text_grows,
+    )
 
 
 def _find(interface: ModelInterface, what: str) -> str | None:

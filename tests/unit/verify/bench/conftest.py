@@ -99,7 +99,7 @@ def build_report(slower: float = 1.0, sweeps: Sweeps | None = None, **fields) ->
             "steps": steps,
             "break_even_concurrency": break_even,
             "recommendations": found,
-            "notes": collect_notes(points, len(wanted)),
+            "notes": collect_notes(points, wanted),
             "machine": MachineLoad(0.9, 1, 2),
             "server_metrics": MetricsDelta({'nv_x{model="a"}': 3.0}, {}),
             **fields,

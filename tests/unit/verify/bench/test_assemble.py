@@ -99,3 +99,12 @@ def test_a_setting_without_any_answer_is_an_error(make_report, load_of):
     with pytest.raises(StepFailed, match=r"Not one request was answered in 1 of 1 settings.*refused"):
         check_measured(make_report(points=points))
     check_measured(make_report(points=points, interrupted=True))
+
+
+def test_the_prediction_reckons_with_prompts_by_the_length_and_number_of_answers(load_of):
+    plain, drafted = Setting(num_draft_tokens=0, concurrency=2), Setting(num_draft_tokens=4, concurrency=2)
+    loads = {plain: [load_of(0.02)] * 2, drafted: [load_of(0.01, 4, 4)] * 2, DRAFTED: [load_of(0.01, 4, 4)]}
+    steps = (MeasuredSteps(2, 0.02, {4: 0.05}, {4: 0.05}, read_s=0.1, draft_read_s=0.05),)
+    # 47 tokens behind the first, 3 answers a user: the other's prompt comes 5/6 times an answer
+    expected = (47 * 0.02 + 5 / 6 * 0.1) / (47 / 5 * 0.1 + 5 / 6 * 0.15 + 0.05)
+    assert find_point(points_of(loads, steps), drafted).predicted_decode_speedup == pytest.approx(expected)

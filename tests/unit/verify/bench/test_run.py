@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import itertools
+import time
 
 import pytest
 
@@ -39,10 +41,11 @@ def requests_of(setting):
     return [LoadRequest(f"p{i}", "chat", "x", 1, num_draft_tokens=setting.num_draft_tokens) for i in range(2)]
 
 
-def run(endpoint, budget, clock=None):
+def run(endpoint, budget, clock=time.monotonic, progress=lambda _: None):
     recording = Recording()
-    more = {"clock": clock} if clock else {}
-    job = run_blocks(endpoint, SETTINGS, requests_of, budget, Deadline(total_s=5), recording, **more)
+    job = run_blocks(
+        endpoint, SETTINGS, requests_of, budget, Deadline(total_s=5), recording, clock=clock, progress=progress
+    )
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(job)
     return recording
@@ -55,13 +58,19 @@ def test_every_second_block_goes_backwards():
     assert [len(loads) for loads in recording.loads.values()] == [2, 2, 2]
 
 
-def test_a_budget_ends_the_blocks_but_never_the_first():
-    ticks = iter([0.0, 0.0, 100.0, 200.0, 300.0])
-    recording = run(ScriptedEndpoint(), Budget(9, seconds=210.0), clock=lambda: next(ticks))
-    assert {len(loads) for loads in recording.loads.values()} == {2}
-    ticks = iter([0.0, 0.0, 100.0, 200.0])
-    recording = run(ScriptedEndpoint(), Budget(9, seconds=1.0), clock=lambda: next(ticks))
-    assert {len(loads) for loads in recording.loads.values()} == {1}
+@pytest.mark.parametrize(("ends_at", "blocks"), [(309.0, 2), (199.0, 1)])
+def test_no_block_begins_that_would_not_fit(ends_at, blocks):
+    # The first block begins at 0, its settings at 10, 20 and 30; it ends at 100, the second one at 210.
+    clock = iter([0.0, 0.0, 10.0, 20.0, 30.0, 100.0, 210.0]).__next__
+    recording = run(ScriptedEndpoint(), Budget(9, ends_at), clock)
+    assert {len(loads) for loads in recording.loads.values()} == {blocks}
+
+
+def test_the_first_block_ends_with_the_budget_but_keeps_two_settings():
+    said = []
+    recording = run(ScriptedEndpoint(), Budget(9, ends_at=1.0), itertools.count(0.0).__next__, said.append)
+    assert list(recording.loads) == SETTINGS[:2]
+    assert said[-1] == "out of time: 1 settings are left out"
 
 
 def test_an_interrupt_keeps_whole_loads_alone():
@@ -77,7 +86,22 @@ def test_failed_requests_are_recorded():
 
 
 @pytest.mark.parametrize(
-    ("done", "elapsed", "allowed"), [(0, 0.0, True), (1, 40.0, True), (1, 60.0, False), (3, 1.0, False)]
+    ("done", "now", "allowed"), [(0, 10.0, True), (1, 60.0, True), (1, 61.0, False), (3, 1.0, False)]
 )
-def test_another_block_has_to_fit(done, elapsed, allowed):
-    assert Budget(3, 100.0).allows(done, elapsed) is allowed
+def test_another_block_has_to_fit(done, now, allowed):
+    assert Budget(3, 110.0).allows_block(done, 10.0, now) is allowed
+
+
+def test_something_may_be_done_before_each_block():
+    endpoint, seen = ScriptedEndpoint(), []
+    job = run_blocks(
+        endpoint,
+        SETTINGS,
+        requests_of,
+        Budget(2),
+        Deadline(total_s=5),
+        Recording(),
+        begin_block=lambda: seen.append(len(endpoint.sent)),
+    )
+    asyncio.run(job)
+    assert seen == [0, 6]

@@ -17,10 +17,10 @@ from trt_spec.verify.bench.settings import PRIMARY, Setting
 def make_bench(fake_triton, write_spec, prompts_file):
     """make_bench(*sweeps, start=) -> a bench of the fake, and the list of its progress."""
 
-    def make(*sweeps, other_start=None):
+    def make(*sweeps, other_start=None, budget_s=None):
         spec = load_spec(write_spec())
         options, conditions = resolve_bench(
-            spec, sweeps, quick=True, prompts_path=prompts_file, command="trtspec bench"
+            spec, sweeps, quick=True, prompts_path=prompts_file, command="trtspec bench", budget_s=budget_s
         )
 
         @contextlib.contextmanager
@@ -40,10 +40,21 @@ def test_every_setting_is_measured_with_its_own_draft_length(make_bench, fake_tr
     report = bench.report
     assert not report.interrupted
     assert {point.setting.num_draft_tokens for point in report.points} == {0, 2, 4}
-    assert all(point.blocks == 3 and point.load.failed == 0 for point in report.points)
+    assert all(point.blocks == 5 and point.load.failed == 0 for point in report.points)
     asked = [inputs.get("num_draft_tokens", [None])[0] for model, inputs in fake_triton.requests if model == "ensemble"]
     assert {0, 2, 4} <= set(asked)
     assert any("2 drafted, 1 at once" in line for line in said)
+
+
+def test_what_the_budget_leaves_no_time_for_is_left_out_and_said(make_bench):
+    bench, said = make_bench("draft_len=0,1,2", "draft=int4", budget_s=1e-9)
+    bench.run()
+    report = bench.report
+    measured = {(point.setting.system, point.setting.num_draft_tokens) for point in report.points}
+    assert measured == {(PRIMARY, 0), (PRIMARY, 4), ("int4", 0), ("int4", 4)}
+    (note,) = [note for note in report.notes if "not measured" in note]
+    assert note == "2 of 6 settings were not measured: 1 drafted, 1 at once; 2 drafted, 1 at once."
+    assert "out of time: 2 settings are left out" in said
 
 
 def test_temperature_and_prompts_reach_the_server(make_bench, fake_triton):
@@ -88,7 +99,7 @@ def test_refused_prompts_are_counted_not_dropped(make_bench, fake_triton):
     fake_triton.behaviour.refuse = "third"
     bench.run()
     point = next(p for p in bench.report.points if p.setting == Setting(num_draft_tokens=2))
-    assert (point.load.requests, point.load.answered, point.load.failed) == (18, 12, 6)
+    assert (point.load.requests, point.load.answered, point.load.failed) == (30, 20, 10)
     assert any("not answered" in note for note in bench.report.notes)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from trt_spec.errors import SpecError
 from trt_spec.spec.load import load_spec
-from trt_spec.verify.bench.settings import PRIMARY, Setting, Sweeps, list_settings, resolve_sweeps
+from trt_spec.verify.bench.settings import PRIMARY, Setting, Sweeps, list_settings, order_settings, resolve_sweeps
 
 KEPT_LAYERS = 2  # of the 3 of the tiny target
 
@@ -82,3 +82,10 @@ def test_what_is_no_sweep_is_refused(spec, text, message):
 def test_a_sweep_given_twice_is_refused(spec):
     with pytest.raises(SpecError, match="given twice"):
         resolve_sweeps(spec, ["draft_len=1", "draft_len=2"])
+
+
+def test_what_every_sweep_needs_is_measured_first():
+    settings = [Setting(num_draft_tokens=n, concurrency=c) for c in (1, 2) for n in (1, 0, 4, None)]
+    ordered = order_settings(settings, 4)
+    assert [setting.num_draft_tokens for setting in ordered] == [0, 4, 0, 4, 1, None, 1, None]
+    assert [setting.concurrency for setting in ordered] == [1, 1, 2, 2, 1, 1, 2, 2]
