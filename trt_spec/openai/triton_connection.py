@@ -14,16 +14,23 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from trt_spec.openai.api_error import SERVER, ApiError, bad_request, busy, unavailable
 from trt_spec.openai.wire import Piece, build_request, read_piece
-from trt_spec.serve.contract import STREAMING_MODEL
+from trt_spec.serve.contract import (
+    CANCELLED,
+    ORCHESTRATOR_FAILED,
+    QUEUE_FULL,
+    SERVER_STOPPING,
+    STREAMING_MODEL,
+    TARGET_FAILED,
+)
 
 _LOOPBACK = re.compile(r"^(localhost|127\.|\[?::1\]?)")
 _PROBE_TIMEOUT_S = 5.0
 # An error in a stream is a text without a code. (The metadata triton_grpc_error gives one, but Triton 24.10 aborts when
 # such streams fail and are cancelled at once: measured.) So it is told by what the orchestrator says; all else is a
 # fault of the request.
-_BUSY = re.compile(r"requests are waiting already|Exceeds maximum queue size", re.IGNORECASE)
-_AWAY = re.compile(r"^(the server is stopping|cancelled)|is not (found|ready)|unloaded", re.IGNORECASE)
-_FAILED = re.compile(r"^(the target engine|the orchestrator) failed|^(Stub|Failed to process)", re.IGNORECASE)
+_BUSY = re.compile(rf"{QUEUE_FULL}|Exceeds maximum queue size", re.IGNORECASE)
+_AWAY = re.compile(rf"^({SERVER_STOPPING}|{CANCELLED})|is not (found|ready)|unloaded", re.IGNORECASE)
+_FAILED = re.compile(rf"^({TARGET_FAILED}|{ORCHESTRATOR_FAILED})|^(Stub|Failed to process)", re.IGNORECASE)
 _ANSWERS = "Try again; the server's log says more."
 
 

@@ -10,6 +10,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from trt_spec.openai.api_error import ApiError
 from trt_spec.openai.triton_connection import Limits, TritonConnection
 from trt_spec.serve.admission import Admission
+from trt_spec.serve.contract import CANCELLED, ORCHESTRATOR_FAILED, SERVER_STOPPING, TARGET_FAILED
 
 VALUES = {"text_input": "hi", "max_tokens": 3}
 LIMITS = {"max_input_len": 10, "max_output_len": 5, "max_seq_len": 20, "max_draft_len": 2}
@@ -138,10 +139,11 @@ def test_the_words_of_a_full_queue_are_those_of_the_orchestrator():
     ("words", "expected"),
     [
         ("max_tokens is 61, expected 1 to 60.", 400),
-        ("the server is stopping", 503),
+        (SERVER_STOPPING, 503),
+        (CANCELLED, 503),
         ("Request for unknown model: 'ensemble' is not found", 503),
-        ("the target engine failed: out of memory", 500),
-        ("the orchestrator failed: x", 500),
+        (f"{TARGET_FAILED}: out of memory", 500),
+        (f"{ORCHESTRATOR_FAILED}: x", 500),
     ],
 )
 @pytest.mark.parametrize("said", [[], ["word"]])

@@ -10,6 +10,7 @@ import types
 import numpy as np
 import pytest
 
+from trt_spec.serve.contract import CANCELLED, ORCHESTRATOR_FAILED, QUEUE_FULL, SERVER_STOPPING, TARGET_FAILED
 from trt_spec.serve.draft_rest import FAILURES_BEFORE_REST
 from trt_spec.serve.orchestrator_model import TritonPythonModel
 
@@ -290,7 +291,7 @@ def test_more_requests_than_slots_and_queue_are_turned_away_and_only_those(trito
         model.execute([request])
     for refused in requests[5:]:
         error = refused.wait().error()
-        assert (error.code, "try again later" in error.message()) == (TritonError.UNAVAILABLE, True)
+        assert (error.code, QUEUE_FULL in error.message()) == (TritonError.UNAVAILABLE, True)
     assert not any(request.done.is_set() for request in requests[:5])
     gate.set()
     for served in requests[:5]:
@@ -368,7 +369,8 @@ def test_a_cancelled_request_ends_within_a_round(triton, start):
 
     request, triton.engine = FakeRequest("a"), engine
     start().execute([request])
-    assert request.wait().error().code == TritonError.CANCELLED
+    error = request.wait().error()
+    assert (error.code, error.message()) == (TritonError.CANCELLED, CANCELLED)
     assert calls == ["draft"]  # nobody waits for what the target would make of it
 
 
@@ -394,7 +396,7 @@ def test_finalize_answers_what_is_still_running(triton, start, never):
     time.sleep(0.05)
     model.finalize()
     for request in requests:
-        assert "stopping" in request.wait().error().message()
+        assert request.wait().error().message() == SERVER_STOPPING
     model.finalize = lambda: None  # it is ended: the fixture has nothing left to do
 
 
@@ -504,18 +506,20 @@ def test_a_target_engine_that_hangs_fails_its_request(triton, start, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("engine", "inputs", "outcome", "failures"),
+    ("engine", "inputs", "outcome", "failures", "words"),
     [
-        (lambda *call: "broken", {"num_draft_tokens": 0}, "engine_failed", 0),
-        (lambda *call: 1 / 0, {"num_draft_tokens": 0}, "failed", 0),
-        (lambda *call: [], {"max_tokens": 1000}, "invalid", 0),
-        (lambda model, *_: "broken" if model == "draft" else [], {}, "answered", 1),
+        (lambda *call: "broken", {"num_draft_tokens": 0}, "engine_failed", 0, f"{TARGET_FAILED}: broken"),
+        (lambda *call: 1 / 0, {"num_draft_tokens": 0}, "failed", 0, f"{ORCHESTRATOR_FAILED}: division by zero"),
+        (lambda *call: [], {"max_tokens": 1000}, "invalid", 0, "max_tokens is 1000"),
+        (lambda model, *_: "broken" if model == "draft" else [], {}, "answered", 1, None),
     ],
 )
-def test_every_end_of_a_request_is_counted_once(triton, start, engine, inputs, outcome, failures):
+def test_every_end_of_a_request_is_counted_once(triton, start, engine, inputs, outcome, failures, words):
+    """And told by the words that clients know it by."""
     request, triton.engine = FakeRequest("a", **inputs), engine
     start().execute([request])
-    request.wait()
+    error = request.wait().error()
+    assert error is None if words is None else error.message().startswith(words)
     metrics = metrics_of(triton, 1)
     assert {key[1]: value for key, value in metrics.items() if key[0] == "trtspec_requests_total"} == {outcome: 1}
     assert metrics.get("trtspec_draft_failures_total", 0) == failures
