@@ -36,12 +36,19 @@ _ANSWERS = "Try again; the server's log says more."
 
 @dataclass(frozen=True)
 class Limits:
-    """What the deployment takes, in tokens."""
+    """What the deployment takes: lengths in tokens, and requests."""
 
     max_input_len: int
     max_output_len: int
     max_seq_len: int
     max_draft_len: int
+    max_inflight_requests: int
+    max_queue_requests: int
+
+    @property
+    def max_requests(self) -> int:
+        """That run or wait at once."""
+        return self.max_inflight_requests + self.max_queue_requests
 
     def room(self, prompt_tokens: int) -> int:
         """Tokens that an answer may have behind such a prompt."""
@@ -68,6 +75,7 @@ class TritonConnection:
         self._channel = grpc.aio.insecure_channel(address, options=options)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._limits: Limits | None = None
+        self._reading: asyncio.Task[Any] | None = None
 
     async def close(self) -> None:
         await self._channel.close()
@@ -81,15 +89,20 @@ class TritonConnection:
             return False
 
     async def limits(self) -> Limits:
-        """The lengths of the deployment, read once and again after the server was away."""
+        """The limits of the deployment, read once and again after the server was away."""
         if self._limits is None:
-            request = service_pb2.ModelConfigRequest(name=STREAMING_MODEL)
+            if self._reading is None or self._reading.done():  # those who come meanwhile share the one call
+                self._reading = asyncio.create_task(self._read_config())
             try:
-                response = await self._stub.ModelConfig(request, timeout=_PROBE_TIMEOUT_S)
+                response = await asyncio.shield(self._reading)
                 self._limits = _read_limits(response.config.parameters)
             except grpc.aio.AioRpcError as error:
                 raise await self._explain(error) from None
         return self._limits
+
+    async def _read_config(self) -> Any:
+        request = service_pb2.ModelConfigRequest(name=STREAMING_MODEL)
+        return await self._stub.ModelConfig(request, timeout=_PROBE_TIMEOUT_S)
 
     async def generate(self, request_id: str, values: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
         """The pieces of one answer; closing the iterator early cancels the work in Triton."""
