@@ -117,11 +117,12 @@ class GenerateEndpoint(ABC):
 
     async def _deltas(self, plan: Plan, request_id: str) -> AsyncGenerator[Delta, None]:
         """The deltas of all choices, as they come; each choice is a request of its own to Triton."""
-        many = len(plan.generations) > 1
+        count = len(plan.generations)
+        limits = await self._service.connection.limits()
         answers = [
             follow_answer(
                 self._service.connection.generate(
-                    f"{request_id}-{index}" if many else request_id,
+                    f"{request_id}-{index}" if count > 1 else request_id,
                     generation.values(index % plan.asked.choices),
                 ),
                 generation,
@@ -129,9 +130,10 @@ class GenerateEndpoint(ABC):
             )
             for index, generation in enumerate(plan.generations)
         ]
-        async with aclosing(merge(answers)) as merged:
-            async for delta in merged:
-                yield delta
+        with self._service.places.take(count, limits.max_requests):
+            async with aclosing(merge(answers)) as merged:
+                async for delta in merged:
+                    yield delta
 
     async def _collect(
         self,

@@ -1,4 +1,4 @@
-"""What every request needs: the model's tokenizer and templates, the connection to Triton, metrics and keys."""
+"""What every request needs: the model's tokenizer and templates, the connection to Triton, metrics, places and keys."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from trt_spec.openai.api_keys import ApiKeys
 from trt_spec.openai.chat_template import ChatTemplates
 from trt_spec.openai.endpoint_metrics import EndpointMetrics
+from trt_spec.openai.places import Places
 from trt_spec.openai.settings import Settings
 from trt_spec.openai.triton_connection import TritonConnection
 from trt_spec.openai.vocabulary import Vocabulary
@@ -21,6 +22,7 @@ class Service:
     vocabulary: Vocabulary
     templates: ChatTemplates
     metrics: EndpointMetrics = field(default_factory=EndpointMetrics)
+    places: Places = field(default_factory=Places)
     started: int = field(default_factory=lambda: int(time.time()))
     open_connection: TritonConnection | None = None
 

@@ -14,27 +14,41 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from trt_spec.openai.api_error import SERVER, ApiError, bad_request, busy, unavailable
 from trt_spec.openai.wire import Piece, build_request, read_piece
-from trt_spec.serve.contract import STREAMING_MODEL
+from trt_spec.serve.contract import (
+    CANCELLED,
+    ORCHESTRATOR_FAILED,
+    QUEUE_FULL,
+    SERVER_STOPPING,
+    STREAMING_MODEL,
+    TARGET_FAILED,
+)
 
 _LOOPBACK = re.compile(r"^(localhost|127\.|\[?::1\]?)")
 _PROBE_TIMEOUT_S = 5.0
 # An error in a stream is a text without a code. (The metadata triton_grpc_error gives one, but Triton 24.10 aborts when
 # such streams fail and are cancelled at once: measured.) So it is told by what the orchestrator says; all else is a
 # fault of the request.
-_BUSY = re.compile(r"requests are waiting already|Exceeds maximum queue size", re.IGNORECASE)
-_AWAY = re.compile(r"^(the server is stopping|cancelled)|is not (found|ready)|unloaded", re.IGNORECASE)
-_FAILED = re.compile(r"^(the target engine|the orchestrator) failed|^(Stub|Failed to process)", re.IGNORECASE)
+_BUSY = re.compile(rf"{QUEUE_FULL}|Exceeds maximum queue size", re.IGNORECASE)
+_AWAY = re.compile(rf"^({SERVER_STOPPING}|{CANCELLED})|is not (found|ready)|unloaded", re.IGNORECASE)
+_FAILED = re.compile(rf"^({TARGET_FAILED}|{ORCHESTRATOR_FAILED})|^(Stub|Failed to process)", re.IGNORECASE)
 _ANSWERS = "Try again; the server's log says more."
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the deployment takes, in tokens."""
+    """What the deployment takes: lengths in tokens, and requests."""
 
     max_input_len: int
     max_output_len: int
     max_seq_len: int
     max_draft_len: int
+    max_inflight_requests: int
+    max_queue_requests: int
+
+    @property
+    def max_requests(self) -> int:
+        """That run or wait at once."""
+        return self.max_inflight_requests + self.max_queue_requests
 
     def room(self, prompt_tokens: int) -> int:
         """Tokens that an answer may have behind such a prompt."""
@@ -61,6 +75,7 @@ class TritonConnection:
         self._channel = grpc.aio.insecure_channel(address, options=options)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._limits: Limits | None = None
+        self._reading: asyncio.Task[Any] | None = None
 
     async def close(self) -> None:
         await self._channel.close()
@@ -74,15 +89,20 @@ class TritonConnection:
             return False
 
     async def limits(self) -> Limits:
-        """The lengths of the deployment, read once and again after the server was away."""
+        """The limits of the deployment, read once and again after the server was away."""
         if self._limits is None:
-            request = service_pb2.ModelConfigRequest(name=STREAMING_MODEL)
+            if self._reading is None or self._reading.done():  # those who come meanwhile share the one call
+                self._reading = asyncio.create_task(self._read_config())
             try:
-                response = await self._stub.ModelConfig(request, timeout=_PROBE_TIMEOUT_S)
+                response = await asyncio.shield(self._reading)
                 self._limits = _read_limits(response.config.parameters)
             except grpc.aio.AioRpcError as error:
                 raise await self._explain(error) from None
         return self._limits
+
+    async def _read_config(self) -> Any:
+        request = service_pb2.ModelConfigRequest(name=STREAMING_MODEL)
+        return await self._stub.ModelConfig(request, timeout=_PROBE_TIMEOUT_S)
 
     async def generate(self, request_id: str, values: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
         """The pieces of one answer; closing the iterator early cancels the work in Triton."""

@@ -207,6 +207,27 @@ def test_a_full_queue_is_told_with_the_time_to_come_back(endpoint, http):
     assert {answer.headers["retry-after"] for answer in refused} == {"1"}
     assert {answer.json()["error"]["code"] for answer in refused} == {"rate_limit_exceeded"}
     assert len(refused) < 16 and complete(http)[0]["text"]
+    refused_in_triton = r'trtspec_requests_total\{.*model="ensemble".*outcome="queue_full".*\}'
+    assert read_metric(endpoint.metrics_url, refused_in_triton) == 0
+
+
+def test_clients_that_never_end_their_headers_hinder_nobody(endpoint, http):
+    """Nothing bounds them here, which the docs say; one that ends them after all is answered."""
+    head = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Slow: "
+    slow = [socket.create_connection((endpoint.reach_host, endpoint.openai_port), timeout=20) for _ in range(200)]
+    try:
+        for client in slow:
+            client.sendall(head)
+        assert complete(http)[0]["text"]
+        time.sleep(6)  # longer than a connection without a request is kept
+        slow[0].sendall(b"x\r\n\r\n")
+        assert slow[0].recv(15) == b"HTTP/1.1 200 OK"
+        slow[1].setblocking(False)
+        with pytest.raises(BlockingIOError):  # not closed
+            slow[1].recv(1)
+    finally:
+        for client in slow:
+            client.close()
 
 
 def test_ids_reach_triton(endpoint, http):

@@ -22,12 +22,13 @@ class StandInTriton:
     def __init__(self):
         self.pieces = ["Hel", "lo ", "you."]
         self.asked = []
-        self.open = 0
+        self.open = self.most_open = 0
         self.ready = True
         self.pause_s = 0.0
+        self.most = 100
 
     async def limits(self):
-        return Limits(max_input_len=64, max_output_len=60, max_seq_len=128, max_draft_len=4)
+        return Limits(64, 60, 128, max_draft_len=4, max_inflight_requests=1, max_queue_requests=self.most - 1)
 
     async def is_ready(self):
         return self.ready
@@ -38,6 +39,7 @@ class StandInTriton:
     async def generate(self, request_id, values):
         self.asked.append((request_id, values))
         self.open += 1
+        self.most_open = max(self.most_open, self.open)
         try:
             for place, piece in enumerate(self.pieces):
                 await asyncio.sleep(self.pause_s)

@@ -364,7 +364,8 @@ def test_a_client_that_leaves_ends_the_work(make_client, triton):
     body = json.dumps({"model": MODEL, "prompt": "x"}).encode()
 
     async def leave(stream):
-        application = make_client()._transport.app
+        client = make_client()
+        application = client._transport.app
         arrived, sent = asyncio.Queue(), []
         arrived.put_nowait({"type": "http.request", "body": body, "more_body": False})
 
@@ -378,10 +379,13 @@ def test_a_client_that_leaves_ends_the_work(make_client, triton):
             await asyncio.sleep(0.01)
         arrived.put_nowait({"type": "http.disconnect"})
         await asyncio.wait_for(work, 5)
-        return sent
+        triton.pause_s = 0.0
+        return sent, await client.post("/v1/completions", content=body)
 
-    assert asyncio.run(leave(False)) == []
-    assert triton.open == 0
+    triton.most = 1
+    sent, next_answer = asyncio.run(leave(False))
+    assert sent == [] and triton.open == 0
+    assert next_answer.status_code == 200  # its place is free
 
 
 def test_a_model_without_a_template_still_completes(ask, tiny, tmp_path):

@@ -10,9 +10,11 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from trt_spec.openai.api_error import ApiError
 from trt_spec.openai.triton_connection import Limits, TritonConnection
 from trt_spec.serve.admission import Admission
+from trt_spec.serve.contract import CANCELLED, ORCHESTRATOR_FAILED, SERVER_STOPPING, TARGET_FAILED
 
 VALUES = {"text_input": "hi", "max_tokens": 3}
 LIMITS = {"max_input_len": 10, "max_output_len": 5, "max_seq_len": 20, "max_draft_len": 2}
+LIMITS |= {"max_inflight_requests": 3, "max_queue_requests": 4}
 
 
 class Refusal(str):
@@ -24,12 +26,14 @@ class Server(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     def __init__(self, pieces=("a", "b"), ready=True, parameters=LIMITS, pause_s=0.0):
         self.pieces, self.ready, self.parameters, self.pause_s = pieces, ready, parameters, pause_s
-        self.ids, self.cancelled, self.metadata = [], 0, {}
+        self.ids, self.cancelled, self.metadata, self.config_calls = [], 0, {}, 0
 
     async def ModelReady(self, request, context):  # noqa: N802 - gRPC's name
         return service_pb2.ModelReadyResponse(ready=self.ready)
 
     async def ModelConfig(self, request, context):  # noqa: N802
+        self.config_calls += 1
+        await asyncio.sleep(self.pause_s)
         parameters = {
             name: model_config_pb2.ModelParameter(string_value=str(value)) for name, value in self.parameters.items()
         }
@@ -94,10 +98,25 @@ def test_pieces_come_until_the_final_one():
 
 def test_limits_are_those_of_the_deployment():
     found = with_server(Server(), lambda connection: connection.limits())
-    assert found == Limits(10, 5, 20, 2)
+    assert found == Limits(10, 5, 20, 2, 3, 4)
+    assert found.max_requests == 7
     assert (found.room(10), found.room(16)) == (5, 2)
     with pytest.raises(ApiError, match="not trtspec's"):
         with_server(Server(parameters={}), lambda connection: connection.limits())
+
+
+def test_who_asks_for_the_limits_at_once_shares_one_call():
+    servicer = Server(pause_s=0.2)
+
+    async def ask(connection):
+        first = asyncio.create_task(connection.limits())
+        await asyncio.sleep(0.05)
+        first.cancel()  # it leaves; the others still get theirs
+        found = await asyncio.gather(*(connection.limits() for _ in range(50)))
+        return {*found, await connection.limits()}
+
+    assert with_server(servicer, ask) == {Limits(10, 5, 20, 2, 3, 4)}
+    assert servicer.config_calls == 1
 
 
 @pytest.mark.parametrize(
@@ -138,10 +157,11 @@ def test_the_words_of_a_full_queue_are_those_of_the_orchestrator():
     ("words", "expected"),
     [
         ("max_tokens is 61, expected 1 to 60.", 400),
-        ("the server is stopping", 503),
+        (SERVER_STOPPING, 503),
+        (CANCELLED, 503),
         ("Request for unknown model: 'ensemble' is not found", 503),
-        ("the target engine failed: out of memory", 500),
-        ("the orchestrator failed: x", 500),
+        (f"{TARGET_FAILED}: out of memory", 500),
+        (f"{ORCHESTRATOR_FAILED}: x", 500),
     ],
 )
 @pytest.mark.parametrize("said", [[], ["word"]])

@@ -3,6 +3,8 @@
 import threading
 import time
 
+from trt_spec.serve.contract import CANCELLED, SERVER_STOPPING
+
 from .fake_triton import FakeRequest, TritonError, metrics_of, text_of
 
 
@@ -17,7 +19,8 @@ def test_a_cancelled_request_ends_within_a_round(triton, start):
 
     request, triton.engine = FakeRequest("a"), engine
     start().execute([request])
-    assert request.wait().error().code == TritonError.CANCELLED
+    error = request.wait().error()
+    assert (error.code, error.message()) == (TritonError.CANCELLED, CANCELLED)
     assert calls == ["draft"]  # nobody waits for what the target would make of it
 
 
@@ -78,5 +81,5 @@ def test_finalize_answers_what_is_still_running(triton, start, never):
     time.sleep(0.05)
     model.finalize()
     for request in requests:
-        assert "stopping" in request.wait().error().message()
+        assert request.wait().error().message() == SERVER_STOPPING
     model.finalize = lambda: None  # it is ended: the fixture has nothing left to do

@@ -5,6 +5,8 @@ import time
 
 import numpy as np
 
+from trt_spec.serve.contract import QUEUE_FULL
+
 from .fake_triton import FakeRequest, TritonError, counts_of, fell_back, text_of
 
 
@@ -22,7 +24,7 @@ def test_more_requests_than_slots_and_queue_are_turned_away_and_only_those(trito
         model.execute([request])
     for refused in requests[5:]:
         error = refused.wait().error()
-        assert (error.code, "try again later" in error.message()) == (TritonError.UNAVAILABLE, True)
+        assert (error.code, QUEUE_FULL in error.message()) == (TritonError.UNAVAILABLE, True)
     assert not any(request.done.is_set() for request in requests[:5])
     gate.set()
     for served in requests[:5]:

@@ -4,6 +4,8 @@ import threading
 
 import pytest
 
+from trt_spec.serve.contract import ORCHESTRATOR_FAILED, TARGET_FAILED
+
 from .fake_triton import FakeRequest, counts_of, metrics_of
 
 
@@ -49,18 +51,20 @@ def test_metrics_show_who_waits_and_who_is_turned_away(triton, start):
 
 
 @pytest.mark.parametrize(
-    ("engine", "inputs", "outcome", "failures"),
+    ("engine", "inputs", "outcome", "failures", "words"),
     [
-        (lambda *call: "broken", {"num_draft_tokens": 0}, "engine_failed", 0),
-        (lambda *call: 1 / 0, {"num_draft_tokens": 0}, "failed", 0),
-        (lambda *call: [], {"max_tokens": 1000}, "invalid", 0),
-        (lambda model, *_: "broken" if model == "draft" else [], {}, "answered", 1),
+        (lambda *call: "broken", {"num_draft_tokens": 0}, "engine_failed", 0, f"{TARGET_FAILED}: broken"),
+        (lambda *call: 1 / 0, {"num_draft_tokens": 0}, "failed", 0, f"{ORCHESTRATOR_FAILED}: division by zero"),
+        (lambda *call: [], {"max_tokens": 1000}, "invalid", 0, "max_tokens is 1000"),
+        (lambda model, *_: "broken" if model == "draft" else [], {}, "answered", 1, None),
     ],
 )
-def test_every_end_of_a_request_is_counted_once(triton, start, engine, inputs, outcome, failures):
+def test_every_end_of_a_request_is_counted_once(triton, start, engine, inputs, outcome, failures, words):
+    """And told by the words that clients know it by."""
     request, triton.engine = FakeRequest("a", **inputs), engine
     start().execute([request])
-    request.wait()
+    error = request.wait().error()
+    assert error is None if words is None else error.message().startswith(words)
     metrics = metrics_of(triton, 1)
     assert {key[1]: value for key, value in metrics.items() if key[0] == "trtspec_requests_total"} == {outcome: 1}
     assert metrics.get("trtspec_draft_failures_total", 0) == failures

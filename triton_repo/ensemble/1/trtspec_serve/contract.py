@@ -16,6 +16,14 @@ ENGINE_DRAFTS = "engine_drafts"
 SEED_NAMES = ("seed", "random_seed")
 MIN_TOKENS_NAMES = ("min_tokens", "min_length")  # renamed in the same version as the seed
 
+QUEUE_FULL = "requests are waiting already"
+SERVER_STOPPING = "the server is stopping"
+CANCELLED = "cancelled"
+TARGET_FAILED = "the target engine failed"
+ORCHESTRATOR_FAILED = "the orchestrator failed"
+"""What the orchestrator's errors begin with (QUEUE_FULL: contain). An error in a stream is a text without a code, so
+clients tell by these words whose fault it was."""
+
 LogProbSource = Literal["engine", "logits", "none"]
 """Where log-probabilities come from: an engine built for drafts from outside leaves its own unset."""
 

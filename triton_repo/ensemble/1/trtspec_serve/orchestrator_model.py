@@ -19,7 +19,7 @@ import numpy as np
 from .admission import Admission, ServerBusy
 from .answer import Answer
 from .cache_need import fit_cache
-from .contract import ENGINE_DRAFTS, LogProbSource
+from .contract import CANCELLED, ENGINE_DRAFTS, ORCHESTRATOR_FAILED, SERVER_STOPPING, TARGET_FAILED, LogProbSource
 from .debug_log import DebugLog, wants_debug
 from .draft_length import SharedCosts
 from .drafting import DraftPolicy, RoundOutcome, Source
@@ -111,16 +111,15 @@ class TritonPythonModel:
         except ServerBusy as error:
             outcome, refusal = "queue_full", triton.TritonError(str(error), triton.TritonError.UNAVAILABLE)
         except ClientGone:
-            outcome, refusal = "cancelled", triton.TritonError("cancelled", triton.TritonError.CANCELLED)
+            outcome, refusal = "cancelled", triton.TritonError(CANCELLED, triton.TritonError.CANCELLED)
         except asyncio.CancelledError:
-            message = "the server is stopping"
-            outcome, refusal = "stopping", triton.TritonError(message, triton.TritonError.UNAVAILABLE)
+            outcome, refusal = "stopping", triton.TritonError(SERVER_STOPPING, triton.TritonError.UNAVAILABLE)
         except EngineFailed as error:
-            message = f"the target engine failed: {error}"
+            message = f"{TARGET_FAILED}: {error}"
             outcome, refusal = "engine_failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         except Exception as error:  # noqa: BLE001 - the loop must outlive any request
             log_error(triton, f"orchestrator failure: {error!r}")
-            message = f"the orchestrator failed: {error}"
+            message = f"{ORCHESTRATOR_FAILED}: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
         self._end(figures, debug, outcome)
         try:

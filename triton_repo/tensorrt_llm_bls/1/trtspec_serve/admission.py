@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from .contract import QUEUE_FULL
+
 POLL_S = 0.25
 """How often a request that waits is asked whether its client still does; asking costs a message to Triton."""
 
@@ -52,7 +54,7 @@ class Admission:
     def arrival(self) -> Iterator[None]:
         """Counts a request from its arrival to its end; ServerBusy if too many are here already."""
         if self._present >= self._places + self._queue_places:
-            raise ServerBusy(f"{self._present} requests are waiting already; try again later.")
+            raise ServerBusy(f"{self._present} {QUEUE_FULL}; try again later.")
         self._change(1)
         try:
             yield
