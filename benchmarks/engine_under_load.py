@@ -86,6 +86,11 @@ def measure_memory(engine: Engine, requests: int) -> list[tuple[int, float]]:
     earlier: list[list[int]] = []
     seen: list[tuple[int, float]] = []
     submitted = 0
+    # Every row as long as it ever becomes: pages of the cache take memory when they are first written.
+    for row in range(len(engine.rows.rows)):
+        ids = [FIRST_ID + row] * LONGEST_PROMPT_TOKENS
+        batcher.submit(Job(GenerateRequest(ids, LONGEST_ANSWER_TOKENS), ended.append))
+        submitted += 1
     while len(ended) < requests:
         while submitted < requests and submitted - len(ended) < 2 * len(engine.rows.rows):
             batcher.submit(_mixed_job(draws, engine, earlier, ended))

@@ -50,7 +50,7 @@ class SharedCosts:
     """What the requests of one orchestrator model learn together: times, acceptance, and what probes have cost.
 
     ``draft_len_by_running`` is the planner's table: lengths for 1, 2, ... requests in flight, its last for all beyond;
-    ValueError if it is none. ``allow_ahead`` lets rounds be tried that draft ahead. For one thread.
+    ValueError if it is none. ``allow_ahead`` lets rounds be tried that draft ahead. For one thread at a time.
     """
 
     def __init__(self, draft_len_by_running: str, *, allow_ahead: bool = False) -> None:

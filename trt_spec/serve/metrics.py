@@ -156,8 +156,9 @@ class OrchestratorMetrics:
 
     def close(self) -> None:
         """Take the metrics off the port; what is counted afterwards is dropped."""
-        self._metrics.clear()
-        self._families.clear()
+        with self._lock:
+            self._metrics.clear()
+            self._families.clear()
 
     def _create(self, info: MetricInfo, max_draft_len: int) -> None:
         try:

@@ -1,6 +1,6 @@
 """A draft engine that keeps failing is left alone, longer each time."""
 
-from trt_spec.serve.draft_rest import FAILURES_BEFORE_REST, FIRST_REST_S, LONGEST_REST_S, DraftRest
+from trt_spec.serve.draft_rest import FAILURES_BEFORE_REST, FIRST_REST_S, LONGEST_REST_S, LONGEST_TRIAL_S, DraftRest
 
 
 class Clock:
@@ -18,10 +18,10 @@ def fail(rest: DraftRest, times: int) -> None:
 def test_a_failure_of_one_request_stops_nobody_else():
     rest = DraftRest(Clock())
     fail(rest, FAILURES_BEFORE_REST - 1)
-    assert not rest.goes_on
+    assert rest.lets_try()
     rest.answered()
     fail(rest, FAILURES_BEFORE_REST - 1)
-    assert not rest.goes_on
+    assert rest.lets_try() and rest.lets_try()
 
 
 def test_rests_double_and_are_bounded_and_an_answer_ends_them():
@@ -30,16 +30,33 @@ def test_rests_double_and_are_bounded_and_an_answer_ends_them():
     fail(rest, FAILURES_BEFORE_REST)
     lengths = []
     for _ in range(8):
-        assert rest.goes_on
+        assert not rest.lets_try()
         began_s = clock.now_s
         rest.failed()  # of a call that was on its way: the rest is no longer for it
-        while rest.goes_on:
+        while not rest.lets_try():
             clock.now_s += 0.5
         lengths.append(clock.now_s - began_s)
         rest.failed()
     assert lengths[:3] == [FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
     assert lengths[-1] == LONGEST_REST_S
     rest.answered()
-    assert not rest.goes_on
+    assert rest.lets_try()
     fail(rest, FAILURES_BEFORE_REST - 1)
-    assert not rest.goes_on
+    assert rest.lets_try()
+
+
+def test_behind_a_rest_one_call_tries_and_the_others_wait_for_how_it_ends():
+    clock = Clock()
+    rest = DraftRest(clock)
+    fail(rest, FAILURES_BEFORE_REST)
+    clock.now_s += FIRST_REST_S
+    assert rest.lets_try()
+    clock.now_s += 29.0  # it hangs
+    assert not rest.lets_try()
+    rest.failed()
+    clock.now_s += 2 * FIRST_REST_S
+    assert rest.lets_try() and not rest.lets_try()
+    clock.now_s += LONGEST_TRIAL_S  # and this one never tells
+    assert rest.lets_try() and not rest.lets_try()
+    rest.answered()
+    assert rest.lets_try() and rest.lets_try()

@@ -36,7 +36,7 @@ class Recording:
 class Budget:
     """How often everything is measured: ``blocks`` times, or as often as fits before ``ends_at`` of the clock.
 
-    The first block ends there too, and is then not whole. Its first two settings are measured in any case.
+    A block ends there too, and is then not whole. The first two settings of the first one are measured in any case.
     """
 
     blocks: int
@@ -48,9 +48,9 @@ class Budget:
             return False
         return done == 0 or now + (now - begun) / done <= self.ends_at
 
-    def allows_setting(self, done: int, now: float) -> bool:
-        """Whether another setting of the first block may begin after ``done`` of them."""
-        return done < FEWEST_SETTINGS or now <= self.ends_at
+    def allows_setting(self, measured: int, now: float) -> bool:
+        """Whether another setting may begin after ``measured`` of them, in all blocks."""
+        return measured < FEWEST_SETTINGS or now <= self.ends_at
 
 
 async def run_blocks(
@@ -74,8 +74,8 @@ async def run_blocks(
         begin_block()
         order = list(settings) if done % 2 == 0 else list(reversed(settings))
         for place, setting in enumerate(order):
-            if done == 0 and not budget.allows_setting(place, clock()):
-                progress(f"out of time: {len(order) - place} settings are left out")
+            if not budget.allows_setting(done * len(order) + place, clock()):
+                progress(f"out of time: {len(order) - place} settings of this block are left out")
                 return
             requests = make_requests(setting)
             load = await run_load(

@@ -17,7 +17,7 @@ from trt_spec.verify.bench.assemble import assemble_points, find_break_even, rec
 from trt_spec.verify.bench.results import SCHEMA_VERSION, BenchConditions, BenchReport
 from trt_spec.verify.bench.run import Budget, MakeRequests, Recording, run_blocks
 from trt_spec.verify.bench.settings import PRIMARY, Setting, Sweeps, list_settings, order_settings
-from trt_spec.verify.bench.step_times import measure_reading, measure_steps, reads_drafts
+from trt_spec.verify.bench.step_times import FEWEST_TEXTS, measure_reading, measure_steps, reads_drafts
 from trt_spec.verify.bench.verdict import collect_notes, judge_bench
 from trt_spec.verify.client import TritonClient
 from trt_spec.verify.load.arrival import Bounds, ClosedLoop
@@ -55,8 +55,8 @@ class System:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """``requests`` a setting and block, two for each user at least; ``budget_s`` bounds the whole bench, builds
-    included, but for the setting that runs when it is over."""
+    """``requests`` a setting and block, two for each user at least; behind ``budget_s``, builds included, no setting
+    begins but the first two of each system."""
 
     sweeps: Sweeps
     draft_len: int
@@ -238,7 +238,7 @@ class Bench:
                 prompts,
                 batch,
                 lengths,
-                first=len(runs) * batch,
+                first=len(runs) * max(batch, FEWEST_TEXTS),
                 reading_s=reading_s(prompts),
                 drafts_from_model=drafts_from_model,
                 deadline_s=deadline_s,

@@ -23,10 +23,14 @@ from trt_spec.serve.rounds import STREAM_CHUNK_TOKENS
 from trt_spec.verify.client import TritonClient
 
 TEXT_TOKENS = 48
+FEWEST_PLACES = 3
+"""Rounds of the longest draft that a text has room for: the first of them meets a cold cache."""
+
 FEWEST_TEXTS = 2
 _TIMED_CHUNKS = 3
 _TIMED_ROUNDS = 4
-"""Of each length by each worker, over all its texts; a text begins with one more, for the cold cache."""
+"""Of each length by each worker, over all its texts, where they are long enough; a text begins with one more, for the
+cold cache."""
 
 
 def reads_drafts(url: str, deadline_s: float) -> bool:
@@ -79,11 +83,12 @@ def measure_steps(
         workers = [_Worker(client, drafts_from_model) for client in clients]
         texts = max(1, FEWEST_TEXTS // batch)
         rounds = -(-_TIMED_ROUNDS // texts)
+        tokens = max(TEXT_TOKENS, FEWEST_PLACES * (max(draft_lens) + 1))
         plain: list[float] = []
         timed: dict[int, list[tuple[float, float]]] = {length: [] for length in draft_lens}
         for text in range(texts):
             rows = [prompts[(first + text * batch + index) % len(prompts)] for index in range(batch)]
-            list(pool.map(_Worker.write_text, workers, rows))
+            list(pool.map(_Worker.write_text, workers, rows, [tokens] * batch))
             plain += [second for row in pool.map(_Worker.plain_token_s, workers) for second in row]
             for length in draft_lens:
                 calls = [pool.submit(worker.rounds, length, rounds) for worker in workers]
@@ -106,9 +111,9 @@ class _Worker:
         self._prompt: tuple[int, ...] = ()
         self._text: tuple[int, ...] = ()
 
-    def write_text(self, prompt: Sequence[int]) -> None:
+    def write_text(self, prompt: Sequence[int], tokens: int) -> None:
         self._prompt = tuple(prompt)
-        self._text = _generate(self._client, TARGET_MODEL, self._prompt, TEXT_TOKENS)
+        self._text = _generate(self._client, TARGET_MODEL, self._prompt, tokens)
 
     def plain_token_s(self) -> list[float]:
         """Seconds a token of the target alone, in the chunks in which it streams."""

@@ -5,6 +5,7 @@ import shutil
 import sys
 import threading
 import types
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -22,7 +23,19 @@ def triton(monkeypatch):
     module.TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL
     module.warnings, module.calls = [], []
     module.more_outputs = lambda inputs, new: {}
-    module.lines = []
+    module.lines, module.sent, module.shared = [], [], []
+    in_use = []
+
+    @contextmanager
+    def watch_sharing(tensors):
+        """Notes tensors that another call is sending as well: Triton's are not made for that."""
+        module.shared.extend(tensor.name() for tensor in tensors if any(tensor is other for other in in_use))
+        in_use.extend(tensors)
+        yield
+        for tensor in tensors:
+            in_use.remove(tensor)
+
+    module.watch_sharing = watch_sharing
     module.Logger = types.SimpleNamespace(
         log_warn=module.warnings.append, log_error=module.warnings.append, log_info=module.lines.append
     )
@@ -31,8 +44,14 @@ def triton(monkeypatch):
     class InferenceRequest:
         def __init__(self, model_name, requested_output_names, inputs):
             self.model, self.inputs = model_name, {tensor.name(): tensor.as_numpy() for tensor in inputs}
+            self.tensors = inputs
 
         def exec(self):
+            module.sent.append(self.tensors)
+            with module.watch_sharing(self.tensors):
+                return self.answer()
+
+        def answer(self):
             ids = self.inputs["input_ids"][0].tolist()
             drafts = self.inputs.get("draft_input_ids", np.empty((1, 0), np.int32))[0].tolist()
             new = module.engine(self.model, ids, int(self.inputs["request_output_len"][0, 0]), drafts)

@@ -76,7 +76,7 @@ class FakeRequest:
         self._inputs = [Tensor(name, values) for name, values in given.items()]
         self.responses = []
         self.done = threading.Event()
-        self.asked_too_late = False
+        self.asked_too_late = self.ended_twice = False
         self.cancelled, self.seen_cancelled = False, threading.Event()
         self.parameters_text = "{}"
 
@@ -99,7 +99,7 @@ class FakeRequest:
         if response is not None:
             self.responses.append(response)
         if flags == FINAL:
-            assert not self.done.is_set(), "two final responses"
+            self.ended_twice = self.done.is_set()
             self.done.set()
 
     def wait(self):

@@ -74,6 +74,21 @@ def test_triton_is_never_asked_for_a_request_that_it_has_freed(start, monkeypatc
     assert not any(request.asked_too_late for request in requests)
 
 
+def test_a_server_that_stops_right_behind_an_answer_says_nothing_more(start):
+    class SlowlySent(FakeRequest):
+        def send(self, *response, **flags):
+            super().send(*response, **flags)
+            time.sleep(0.1)
+
+    model, request = start(), SlowlySent("a")
+    model.execute([request])
+    text = text_of(request.wait())
+    model.finalize()
+    assert text == text_of(request.responses[-1])
+    assert not request.ended_twice
+    model.finalize = lambda: None  # it is ended: the fixture has nothing left to do
+
+
 def test_finalize_answers_what_is_still_running(triton, start, never):
     triton.engine = never
     model, requests = start(), [FakeRequest("a") for _ in range(6)]

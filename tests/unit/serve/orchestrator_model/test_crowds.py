@@ -120,3 +120,20 @@ def test_live_prefixes_are_kept_where_the_engine_can_and_others_are_there(triton
         assert inputs["retention_token_range_ends"].tolist() == inputs["input_lengths"].tolist()
         assert inputs["retention_token_range_priorities"] > 35
         assert inputs["retention_decode_priority"].dtype == np.int32
+
+
+def test_requests_never_share_a_tensor_and_keep_their_own_between_rounds(triton, start):
+    together, engine = threading.Barrier(4), triton.engine
+
+    def meeting(*call):
+        together.wait(10)
+        return engine(*call)
+
+    triton.engine = meeting
+    requests = [FakeRequest("a") for _ in range(4)]
+    start().execute(requests)
+    for request in requests:
+        assert text_of(request.wait())
+    assert triton.shared == []
+    made = {id(tensor) for tensors in triton.sent for tensor in tensors if tensor.name() == "exclude_input_in_output"}
+    assert len(made) == 2 * len(requests) < len(triton.sent)  # one for the draft's calls, one for the target's

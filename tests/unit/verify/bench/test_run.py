@@ -61,7 +61,7 @@ def test_every_second_block_goes_backwards():
 @pytest.mark.parametrize(("ends_at", "blocks"), [(309.0, 2), (199.0, 1)])
 def test_no_block_begins_that_would_not_fit(ends_at, blocks):
     # The first block begins at 0, its settings at 10, 20 and 30; it ends at 100, the second one at 210.
-    clock = iter([0.0, 0.0, 10.0, 20.0, 30.0, 100.0, 210.0]).__next__
+    clock = iter([0.0, 0.0, 10.0, 20.0, 30.0, 100.0, 110.0, 120.0, 130.0, 210.0]).__next__
     recording = run(ScriptedEndpoint(), Budget(9, ends_at), clock)
     assert {len(loads) for loads in recording.loads.values()} == {blocks}
 
@@ -70,7 +70,13 @@ def test_the_first_block_ends_with_the_budget_but_keeps_two_settings():
     said = []
     recording = run(ScriptedEndpoint(), Budget(9, ends_at=1.0), itertools.count(0.0).__next__, said.append)
     assert list(recording.loads) == SETTINGS[:2]
-    assert said[-1] == "out of time: 1 settings are left out"
+    assert said[-1] == "out of time: 1 settings of this block are left out"
+
+
+def test_a_later_block_that_takes_longer_ends_with_the_budget_too():
+    clock = iter([0.0, 0.0, 1.0, 2.0, 3.0, 10.0, 20.0, 30.0]).__next__
+    recording = run(ScriptedEndpoint(), Budget(9, ends_at=25.0), clock)
+    assert [len(recording.loads[setting]) for setting in SETTINGS] == [1, 1, 2]
 
 
 def test_an_interrupt_keeps_whole_loads_alone():

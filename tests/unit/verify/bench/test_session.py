@@ -54,7 +54,7 @@ def test_what_the_budget_leaves_no_time_for_is_left_out_and_said(make_bench):
     assert measured == {(PRIMARY, 0), (PRIMARY, 4), ("int4", 0), ("int4", 4)}
     (note,) = [note for note in report.notes if "not measured" in note]
     assert note == "2 of 6 settings were not measured: 1 drafted, 1 at once; 2 drafted, 1 at once."
-    assert "out of time: 2 settings are left out" in said
+    assert "out of time: 2 settings of this block are left out" in said
 
 
 def test_temperature_and_prompts_reach_the_server(make_bench, fake_triton):

@@ -11,26 +11,36 @@ FAILURES_BEFORE_REST = 3
 FIRST_REST_S = 2.0
 LONGEST_REST_S = 60.0
 
+LONGEST_TRIAL_S = 60.0
+"""Until the next one, should a call that tries never tell how it ended."""
+
 
 class DraftRest:
-    """Rests of doubling length while calls fail and none succeeds between them; behind each rest, calls try again."""
+    """Rests of doubling length while calls fail and none succeeds between them; behind each rest, one call tries."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures = 0
         self._rest_s = 0.0
         self._ends_at = clock()
+        self._is_trial = False
 
-    @property
-    def goes_on(self) -> bool:
-        return self._clock() < self._ends_at
+    def lets_try(self) -> bool:
+        """Whether a call may be made now. While one tries the others wait for nothing: it may take long to fail."""
+        now = self._clock()
+        if now < self._ends_at:
+            return False
+        if self._rest_s:
+            self._is_trial, self._ends_at = True, now + LONGEST_TRIAL_S
+        return True
 
     def failed(self) -> None:
         self._failures += 1
         # Calls that were on their way when the rest began say nothing new.
-        if self._failures >= FAILURES_BEFORE_REST and not self.goes_on:
+        is_new = self._is_trial or self._clock() >= self._ends_at
+        if self._failures >= FAILURES_BEFORE_REST and is_new:
             self._rest_s = min(LONGEST_REST_S, 2 * self._rest_s or FIRST_REST_S)
-            self._ends_at = self._clock() + self._rest_s
+            self._is_trial, self._ends_at = False, self._clock() + self._rest_s
 
     def answered(self) -> None:
-        self._failures, self._rest_s, self._ends_at = 0, 0.0, self._clock()
+        self._failures, self._rest_s, self._ends_at, self._is_trial = 0, 0.0, self._clock(), False

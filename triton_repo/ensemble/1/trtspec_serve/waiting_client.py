@@ -24,7 +24,7 @@ class WaitingClient:
     def __init__(self, request: Any) -> None:
         self._request = request
         self._lock = threading.Lock()
-        self._is_gone = self._is_answered = False
+        self._is_gone = self.is_answered = False
 
     def check(self) -> None:
         """ClientGone if the last look found nobody; costs nothing."""
@@ -39,7 +39,7 @@ class WaitingClient:
     def end(self) -> None:
         """To be called before the last response is sent: from here on Triton is not asked."""
         with self._lock:
-            self._is_answered = True
+            self.is_answered = True
 
     async def watch(self, answer: Future[None]) -> None:
         """Looks now and then until the answer has ended, which it has to by itself; raises what it failed with."""
@@ -53,5 +53,5 @@ class WaitingClient:
 
     def _ask(self) -> None:
         with self._lock:
-            if not self._is_answered:
+            if not self.is_answered:
                 self._is_gone = self._is_gone or bool(self._request.is_cancelled())

@@ -99,11 +99,12 @@ class TritonPythonModel:
         triton = self._triton
         outcome: Outcome
         figures = self._metrics.follow()
+        client = WaitingClient(request)
         debug: DebugLog | None = None
         try:
             if wants_debug(request.parameters()):
                 debug = DebugLog(partial(log_info, triton), self._name)
-            await self._admit(request, sender, figures, debug)
+            await self._admit(request, client, sender, figures, debug)
             self._end(figures, debug, "answered")
             return
         except BadRequest as error:
@@ -113,6 +114,9 @@ class TritonPythonModel:
         except ClientGone:
             outcome, refusal = "cancelled", triton.TritonError(CANCELLED, triton.TritonError.CANCELLED)
         except asyncio.CancelledError:
+            if client.is_answered:  # in the moment before this thread was told
+                self._end(figures, debug, "answered")
+                return
             outcome, refusal = "stopping", triton.TritonError(SERVER_STOPPING, triton.TritonError.UNAVAILABLE)
         except EngineFailed as error:
             message = f"{TARGET_FAILED}: {error}"
@@ -132,10 +136,10 @@ class TritonPythonModel:
         if debug is not None:
             debug.end(outcome)
 
-    async def _admit(self, request: Any, sender: Any, figures: RequestFigures, debug: DebugLog | None) -> None:
+    async def _admit(
+        self, request: Any, client: WaitingClient, sender: Any, figures: RequestFigures, debug: DebugLog | None
+    ) -> None:
         """Waits for a place; a decoupled model's queue in Triton never fills, so the bound is kept here."""
-
-        client = WaitingClient(request)
         with self._admission.arrival():
             client.look()
             asked = self._read(request)
@@ -187,7 +191,7 @@ class TritonPythonModel:
         answer = Answer(self._tokenizer, asked.stop_texts)
         text, ids_sent = asked.echo, 0
         policy = self._policy(asked, around.sources)
-        async for new_ids in speculate(self._engines, speculation, counts, policy, around):
+        async for new_ids in speculate(self._engines.for_request(), speculation, counts, policy, around):
             text += answer.add(new_ids)
             figures.tick(len(answer.ids))
             if answer.stopped:

@@ -2,7 +2,7 @@
 
 Awaiting calls in an event loop costs two thread switches a call, 0.3 ms on 2 cores, and a round of speculation has two
 calls. Between calls the coroutines of one model take turns under one lock, as they would in an event loop: what they
-share needs no other.
+alone share needs no other.
 """
 
 from __future__ import annotations
@@ -47,11 +47,20 @@ class RequestThreads:
         threading.Thread(target=self._look, name="late-calls", daemon=True).start()
 
     def start(self, coroutine: Coroutine[Blocking, Any, T]) -> Future[T]:
-        """Its result; cancelling the future closes the coroutine, and what its thread waits for is forgotten."""
+        """Its result; cancelling the future closes the coroutine, and what its thread waits for is forgotten.
+
+        RuntimeError where no thread can be started any more.
+        """
         run = _Run(coroutine, self._lock)
-        self._runs.add(run)
         run.result.add_done_callback(lambda result: self._forget(run, result))
-        run.begin()
+        self._runs.add(run)
+        try:
+            run.begin()
+        except RuntimeError:
+            run.result.cancel()
+            raise
+        if self._stopping.is_set():
+            run.result.cancel()
         return run.result
 
     def stop(self) -> None:
@@ -82,9 +91,9 @@ class _Run:
         self._turn = 0  # a thread that began at an earlier one has been given up
         self._late_at = math.inf
 
-    def begin(self, error: BaseException | None = None) -> None:
+    def begin(self, turn: int = 0, error: BaseException | None = None) -> None:
         # A daemon: one that waits for a dead engine must not keep the process.
-        threading.Thread(target=self._go_on, args=(self._turn, error), name="request", daemon=True).start()
+        threading.Thread(target=self._go_on, args=(turn, error), name="request", daemon=True).start()
 
     def give_up_if_late(self, now: float) -> None:
         """Takes the coroutine from the thread whose call is late, and lets another go on with a TimeoutError."""
@@ -92,8 +101,11 @@ class _Run:
             if now < self._late_at:
                 return
             self._turn += 1
-            self._late_at = math.inf
-        self.begin(TimeoutError())
+            turn, self._late_at = self._turn, math.inf
+        try:
+            self.begin(turn, TimeoutError())
+        except RuntimeError:  # no thread can be started any more: the request ends, the others are still looked at
+            self.result.cancel()
 
     def close(self) -> None:
         """For a coroutine that is to go no further; it ends where it waits."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,6 @@ LOGITS, WANTS_LOGITS = "generation_logits", "return_generation_logits"
 # A call to an engine whose process has died may never be answered (seen in Triton 24.10), and keeps a place.
 DRAFT_LIMIT_S = 30.0
 TARGET_LIMIT_S = 300.0
-
-SCALARS_KEPT = 256
-"""One-element tensors that are sent again and again; making them anew took a tenth of what a round costs outside the
-engines."""
 
 
 class EngineFailed(RuntimeError):
@@ -74,9 +71,19 @@ class TritonEngines:
         self._running = running
         self._log_probs = log_probs
         self._on_draft_failure = on_draft_failure
-        self._scalar = lru_cache(SCALARS_KEPT)(self._make_scalar)
         self._draft_rest = DraftRest()
-        self._draft_failed = self._draft_is_silent = False
+        self._told: set[str] = set()  # what the log has been told of the draft engine
+        self._kept: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+    def for_request(self) -> TritonEngines:
+        """The same engines for one request, which has one call at a time with each of them.
+
+        It keeps one-element tensors while their values stay, for making them takes a tenth of what a round costs
+        outside the engines. Two calls at a time must not share one: Triton fills it when it is first sent.
+        """
+        mine = copy.copy(self)
+        mine._kept = {}
+        return mine
 
     async def target(self, call: EngineCall) -> TargetTokens:
         """EngineFailed if the engine refuses, breaks, or has no log-probabilities to tell."""
@@ -103,7 +110,7 @@ class TritonEngines:
         """Drafted ids; DraftFailed without a draft engine, or when it fails, of which the log tells once."""
         if self._draft is None:
             raise DraftFailed("there is no draft engine")
-        if self._draft_rest.goes_on:
+        if not self._draft_rest.lets_try():
             self._on_draft_failure()
             raise DraftFailed("the draft engine has failed several calls, and is left alone for a while")
         more = {} if call.accept == "tokens" else {WANTS_LOGITS: np.array([[True]])}
@@ -112,11 +119,9 @@ class TritonEngines:
         except EngineFailed as error:
             self._on_draft_failure()
             self._draft_rest.failed()
-            if not self._draft_failed:
-                log_warning(self._triton, f"the draft engine fails, the target goes on alone: {error}")
-            self._draft_failed = True
+            self._tell_once("failure", f"the draft engine fails, the target goes on alone: {error}")
             raise DraftFailed(str(error)) from error
-        self._draft_failed = False
+        self._told.discard("failure")
         self._draft_rest.answered()
         ids = self._new_ids(response)[: call.max_new_tokens]
         told = self._output(response, LOGITS) if more and ids else None
@@ -137,10 +142,14 @@ class TritonEngines:
         return blocking(self._threads.start(self.draft(call)).result)
 
     def _miss_logits(self, call: EngineCall) -> None:
-        """Tells once of an engine that keeps its logits to itself; equality accepts its drafts as well."""
-        if call.accept != "tokens" and not self._draft_is_silent:
-            self._draft_is_silent = True
-            log_warning(self._triton, f"the draft engine gave no {LOGITS}: its drafts are accepted by equality")
+        """Of an engine that keeps its logits to itself; equality accepts its drafts as well."""
+        if call.accept != "tokens":
+            self._tell_once("no logits", f"the draft engine gave no {LOGITS}: its drafts are accepted by equality")
+
+    def _tell_once(self, what: str, message: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            log_warning(self._triton, message)
 
     async def _run(
         self,
@@ -154,7 +163,7 @@ class TritonEngines:
         request = self._triton.InferenceRequest(
             model_name=model.name,
             requested_output_names=["output_ids", "sequence_length", *([output] if output else [])],
-            inputs=[self._tensor(name, value) for name, value in inputs.items()],
+            inputs=[self._tensor(model, name, value) for name, value in inputs.items()],
         )
         limit_s = DRAFT_LIMIT_S if model is self._draft else TARGET_LIMIT_S
         try:
@@ -165,13 +174,13 @@ class TritonEngines:
             raise EngineFailed(response.error().message())
         return response
 
-    def _tensor(self, name: str, value: NDArray[Any]) -> Any:
-        if value.shape == (1, 1):
-            return self._scalar(name, value.dtype.char, value.item())
-        return self._triton.Tensor(name, value)
-
-    def _make_scalar(self, name: str, dtype: str, value: Any) -> Any:
-        return self._triton.Tensor(name, np.array([[value]], dtype))
+    def _tensor(self, model: EngineModel, name: str, value: NDArray[Any]) -> Any:
+        if value.size != 1:
+            return self._triton.Tensor(name, value)
+        kept = self._kept.get((model.name, name))
+        if kept is None or kept[0] != (value.item(), value.shape):
+            kept = self._kept[model.name, name] = (value.item(), value.shape), self._triton.Tensor(name, value)
+        return kept[1]
 
     def _new_ids(self, response: Any) -> list[int]:
         length = int(self._output(response, "sequence_length").reshape(-1)[0])
