@@ -11,8 +11,9 @@ from trt_spec.openai.api_error import bad_request, busy
 class Places:
     """Counts them, each choice as a request of its own. For one event loop.
 
-    The orchestrator keeps the same bound, for all its clients together, and notices a little later who has left. It is kept here as well because Triton 24.10
-    corrupts its memory when hundreds of streams are turned away and cancelled in the same moment (measured).
+    The orchestrator keeps the same bound, for all its clients together, and notices a little later who has left. It is
+    kept here as well because Triton 24.10 corrupts its memory when hundreds of streams are turned away and cancelled
+    in the same moment (measured).
     """
 
     def __init__(self) -> None:
