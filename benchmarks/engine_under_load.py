@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
 import time
@@ -74,17 +73,17 @@ def _chunk_ms(engine: Engine) -> float:
     return seconds * 1e3
 
 
-def measure_memory(engine: Engine, requests: int) -> list[tuple[int, float]]:
-    """(requests served, MiB resident) of this process, SAMPLES times while it serves ``requests`` of many kinds.
+def measure_memory(engine: Engine, requests: int) -> list[tuple[int, float, float]]:
+    """(requests served, MiB of its own, MiB of mapped files) of this process, SAMPLES times on the way to ``requests``.
 
-    Short and long, greedy and sampled, with drafts, with log-probabilities, cancelled and repeated ones, up to twice as
+    They are short and long, greedy and sampled, with drafts, with log-probabilities, cancelled and repeated ones, up to twice as
     many at a time as the engine has rows.
     """
     draws = random.Random(5)
     batcher = Batcher(engine)
     ended: list[Outcome] = []
     earlier: list[list[int]] = []
-    seen: list[tuple[int, float]] = []
+    seen: list[tuple[int, float, float]] = []
     submitted = 0
     # Every row as long as it ever becomes: pages of the cache take memory when they are first written.
     for row in range(len(engine.rows.rows)):
@@ -97,7 +96,7 @@ def measure_memory(engine: Engine, requests: int) -> list[tuple[int, float]]:
             submitted += 1
         batcher.step()
         if len(ended) >= (len(seen) + 1) * requests // SAMPLES:
-            seen.append((len(ended), resident_mib()))
+            seen.append((len(ended), resident_mib("RssAnon"), resident_mib("RssFile")))
     failed = [one for one in ended if isinstance(one, Exception) and not isinstance(one, RequestCancelled)]
     if failed:
         raise failed[0]
@@ -135,7 +134,10 @@ def _without_arrays(outcome: Outcome) -> Outcome:
     return outcome if isinstance(outcome, Exception) else GenerateResult([])
 
 
-def resident_mib() -> float:
-    """Of this process, mapped files included (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+def resident_mib(kind: str) -> float:
+    """Resident memory of this process, by its name in /proc/self/status (Linux).
+
+    RssFile holds the pages of the weights' file that were read: new words touch new rows of the embedding.
+    """
+    (line,) = [line for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if kind in line]
+    return int(line.split()[1]) / 1024

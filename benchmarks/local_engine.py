@@ -263,8 +263,8 @@ def main() -> None:
     options = parser.parse_args()
     place = Workspace(options.workspace.absolute())
     if options.memory:
-        for served, mib in measure_memory(Engine(place.engine("target")), options.memory):
-            print(f"{served:7} requests served, {mib:8.1f} MiB resident")
+        for served, own, mapped in measure_memory(Engine(place.engine("target")), options.memory):
+            print(f"{served:7} requests served, {own:8.1f} MiB of its own, {mapped:7.1f} MiB of mapped files")
         return
     if options.arrival:
         print_arrivals(Engine(place.engine("target")), prompt_ids(place)[0], options.rounds)
