@@ -76,8 +76,8 @@ def _chunk_ms(engine: Engine) -> float:
 def measure_memory(engine: Engine, requests: int) -> list[tuple[int, float, float]]:
     """(requests served, MiB of its own, MiB of mapped files) of this process, SAMPLES times on the way to ``requests``.
 
-    They are short and long, greedy and sampled, with drafts, with log-probabilities, cancelled and repeated ones, up to twice as
-    many at a time as the engine has rows.
+    They are short and long, greedy and sampled, with drafts, with log-probabilities, cancelled and repeated ones, up to
+    twice as many at a time as the engine has rows.
     """
     draws = random.Random(5)
     batcher = Batcher(engine)
