@@ -196,6 +196,9 @@ class _Engines:
         said = self._loop.tell_draft(result.logits, sampler, call.ids, result.new_ids, VOCABULARY)
         return Draft(result.new_ids, said)
 
+    def begin_draft(self, call: EngineCall) -> asyncio.Future[Draft]:
+        return asyncio.ensure_future(self.draft(call))
+
     async def target(self, call: EngineCall) -> TargetTokens:
         request = self._request("target", call, draft_ids=list(call.draft_ids), draft_logits=call.draft_logits)
         return TargetTokens(self._loop.pair.target.generate(request).new_ids)
