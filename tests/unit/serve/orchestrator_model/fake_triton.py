@@ -121,10 +121,18 @@ def fell_back(response):
     return bool(response.outputs["draft_fallback"].as_numpy()[0, 0])
 
 
-def metrics_of(triton, ended):
-    """Values by metric name, and by name and outcome where there is one, once ``ended`` requests are counted."""
+LOAD = ("trtspec_running_requests", "trtspec_waiting_requests")
+
+
+def metrics_of(triton, ended, *, others=0):
+    """Values by metric name, and by name and outcome where there is one, once ``ended`` requests are counted and no
+    more than ``others`` are there: an answer is counted before it is sent, and its place is free behind that."""
     values, deadline = triton.MetricFamily.values, time.monotonic() + 5
-    while sum(value for key, value in values.copy().items() if key[0] == "trtspec_requests_total") < ended:
+
+    def count(*names):
+        return sum(value for key, value in values.copy().items() if key[0] in names)
+
+    while count("trtspec_requests_total") < ended or count(*LOAD) > others:
         assert time.monotonic() < deadline, values
         time.sleep(0.001)
     return {key[0] if key[1:] == ("",) else key: value for key, value in values.items()}

@@ -39,7 +39,7 @@ def test_metrics_show_who_waits_and_who_is_turned_away(triton, start):
     start(max_inflight_requests=2, max_queue_requests=3).execute(requests)
     for refused in requests[5:]:
         refused.wait()
-    waiting = metrics_of(triton, 5)
+    waiting = metrics_of(triton, 5, others=5)
     gate.set()
     for served in requests[:5]:
         served.wait()

@@ -200,7 +200,7 @@ class RequestFigures:
         self._arrived_at = self._flushed_at = time.monotonic()
         self._rounds = self._tokens = 0  # what the counters hold already
         self._output_tokens = 0
-        self._has_text = False
+        self._has_text = self._has_ended = False
 
     def show_text(self) -> None:
         """Called whenever text has been sent to a client that streams."""
@@ -214,9 +214,14 @@ class RequestFigures:
         if time.monotonic() - self._flushed_at >= FLUSH_S:
             self._flush()
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: Outcome) -> bool:
+        """Whether this was the first end, which alone counts."""
+        if self._has_ended:
+            return False
+        self._has_ended = True
         self._flush()
         self._metrics.count_end(outcome, time.monotonic() - self._arrived_at)
+        return True
 
     def _flush(self) -> None:
         drafted, accepted = self.counts.drafted[self._rounds :], self.counts.accepted[self._rounds :]

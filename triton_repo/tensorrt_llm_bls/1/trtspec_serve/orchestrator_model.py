@@ -105,7 +105,6 @@ class TritonPythonModel:
             if wants_debug(request.parameters()):
                 debug = DebugLog(partial(log_info, triton), self._name)
             await self._admit(request, client, sender, figures, debug)
-            self._end(figures, debug, "answered")
             return
         except BadRequest as error:
             outcome, refusal = "invalid", triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
@@ -115,7 +114,6 @@ class TritonPythonModel:
             outcome, refusal = "cancelled", triton.TritonError(CANCELLED, triton.TritonError.CANCELLED)
         except asyncio.CancelledError:
             if client.is_answered:  # in the moment before this thread was told
-                self._end(figures, debug, "answered")
                 return
             outcome, refusal = "stopping", triton.TritonError(SERVER_STOPPING, triton.TritonError.UNAVAILABLE)
         except EngineFailed as error:
@@ -125,16 +123,11 @@ class TritonPythonModel:
             log_error(triton, f"orchestrator failure: {error!r}")
             message = f"{ORCHESTRATOR_FAILED}: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
-        self._end(figures, debug, outcome)
+        _end(figures, debug, outcome)
         try:
             sender.send(triton.InferenceResponse(error=refusal), flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Exception as error:  # noqa: BLE001 - nothing is left to try
             log_error(triton, f"an error could not be sent: {error!r}")
-
-    def _end(self, figures: RequestFigures, debug: DebugLog | None, outcome: Outcome) -> None:
-        figures.end(outcome)
-        if debug is not None:
-            debug.end(outcome)
 
     async def _admit(
         self, request: Any, client: WaitingClient, sender: Any, figures: RequestFigures, debug: DebugLog | None
@@ -161,7 +154,7 @@ class TritonPythonModel:
                         accept=around.accept,
                         sources=sorted(sources),
                     )
-                await client.watch(self._threads.start(self._answer(asked, client, sender, figures, around)))
+                await client.watch(self._threads.start(self._answer(asked, client, sender, figures, debug, around)))
 
     def _read(self, request: Any) -> TextRequest:
         """The checked request; BadRequest for what this deployment cannot do."""
@@ -185,7 +178,13 @@ class TritonPythonModel:
         return fixed_length(asked.speculation, asked.speculation.draft_len, source)
 
     async def _answer(
-        self, asked: TextRequest, client: WaitingClient, sender: Any, figures: RequestFigures, around: Surroundings
+        self,
+        asked: TextRequest,
+        client: WaitingClient,
+        sender: Any,
+        figures: RequestFigures,
+        debug: DebugLog | None,
+        around: Surroundings,
     ) -> None:
         speculation, counts = asked.speculation, figures.counts
         answer = Answer(self._tokenizer, asked.stop_texts)
@@ -205,9 +204,10 @@ class TritonPythonModel:
         outputs = self._outputs(asked, text, answer.ids, ids_sent, counts)
         final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         client.end()
-        sender.send(self._triton.InferenceResponse(outputs), flags=final)
         if speculation.streams and text:
             figures.show_text()
+        _end(figures, debug, "answered")  # before the client can ask for it
+        sender.send(self._triton.InferenceResponse(outputs), flags=final)
 
     def _outputs(
         self, request: TextRequest, text: str, ids: list[int], ids_sent: int, counts: RoundCounts
@@ -228,6 +228,11 @@ class TritonPythonModel:
             values["output_log_probs"] = log_probs[None, None, ids_sent:]
             values["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
         return [self._triton.Tensor(name, value) for name, value in values.items()]
+
+
+def _end(figures: RequestFigures, debug: DebugLog | None, outcome: Outcome) -> None:
+    if figures.end(outcome) and debug is not None:
+        debug.end(outcome)
 
 
 def _no_watch(outcome: RoundOutcome) -> None:
