@@ -11,7 +11,7 @@ from trt_spec.verify.bench.settings import Setting
 from trt_spec.verify.load.arrival import Bounds, ClosedLoop
 from trt_spec.verify.load.deadline import Deadline
 from trt_spec.verify.load.request import Endpoint, LoadRequest
-from trt_spec.verify.load.run import CountTokens, run_load
+from trt_spec.verify.load.run import run_load
 from trt_spec.verify.results import LoadResult
 from trt_spec.verify.summary import summarise_load
 
@@ -26,7 +26,6 @@ class Recording:
     """Whole loads by setting, in the order they ran. What was cut short is not in it."""
 
     loads: dict[Setting, list[LoadResult]] = field(default_factory=dict)
-    interrupted: bool = False
 
     def add(self, setting: Setting, load: LoadResult) -> None:
         self.loads.setdefault(setting, []).append(load)
@@ -61,7 +60,6 @@ async def run_blocks(
     deadline: Deadline,
     recording: Recording,
     *,
-    count_tokens: CountTokens | None = None,
     begin_block: Callable[[], None] = lambda: None,
     progress: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
@@ -78,9 +76,7 @@ async def run_blocks(
                 progress(f"out of time: {len(order) - place} settings of this block are left out")
                 return
             requests = make_requests(setting)
-            load = await run_load(
-                endpoint, requests, ClosedLoop(setting.concurrency), Bounds(len(requests)), deadline, count_tokens
-            )
+            load = await run_load(endpoint, requests, ClosedLoop(setting.concurrency), Bounds(len(requests)), deadline)
             recording.add(setting, load)
             progress(f"block {done + 1}: {setting.label}: {_describe(load)}")
         done += 1
