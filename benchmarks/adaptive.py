@@ -1,7 +1,7 @@
 """The adaptive draft length through Triton, beside no drafts and fixed lengths: SmolLM2-135M on this CPU, greedy.
 
-    python benchmarks/adaptive.py [FOLDER] [--drafts easy,hopeless] [--concurrency 1,2,4,8] [--rounds 7] [--tokens 96]
-                                  [--json FILE]
+    python benchmarks/adaptive.py [FOLDER] [--drafts easy,hopeless] [--concurrency 1,2,4,8] [--settings off,adaptive]
+                                  [--rounds 7] [--tokens 96] [--json FILE]
 
 Engines are built into FOLDER (in the cache by default) once: a target in fp32, the int8 draft of its own weights
 (easy), and an int8 draft of the same shape with random weights (hopeless). Every round measures every setting once,
@@ -91,14 +91,16 @@ def served(folder: Path, name: str, draft: str) -> Iterator[str]:
         yield server.http_url
 
 
-def measure(url: str, concurrency: Sequence[int], rounds: int, tokens: int) -> dict[int, Speeds]:
+def measure(
+    url: str, concurrency: Sequence[int], settings: Sequence[str], rounds: int, tokens: int
+) -> dict[int, Speeds]:
     """Speeds by number of requests; the first round warms up and does not count."""
-    speeds: dict[int, Speeds] = {count: {name: [] for name in SETTINGS} for count in concurrency}
+    speeds: dict[int, Speeds] = {count: {name: [] for name in settings} for count in concurrency}
     for number in range(rounds + 1):
         for count, found in speeds.items():
             texts = tuple(PROMPTS[(number + i) % len(PROMPTS)] for i in range(count))
-            names = list(SETTINGS)
-            for name in names[number % len(names) :] + names[: number % len(names)]:
+            first = number % len(settings)
+            for name in [*settings[first:], *settings[:first]]:
                 speed = ask_triton(url, texts, SETTINGS[name], tokens)
                 if number:
                     found[name].append(speed)
@@ -122,8 +124,8 @@ def ratio(speeds: Speeds) -> float:
     return statistics.median(ours / its for ours, its in zip(speeds["adaptive"], speeds[best], strict=True))
 
 
-def print_table(table: dict[str, dict[int, Speeds]]) -> None:
-    print(f"\n{'draft':10}{'requests':>9}" + "".join(f"{name:>10}" for name in SETTINGS) + f"{'ratio':>8}")
+def print_table(table: dict[str, dict[int, Speeds]], settings: Sequence[str]) -> None:
+    print(f"\n{'draft':10}{'requests':>9}" + "".join(f"{name:>10}" for name in settings) + f"{'ratio':>8}")
     for draft, rows in table.items():
         for count, speeds in rows.items():
             medians = "".join(f"{statistics.median(found):10.1f}" for found in speeds.values())
@@ -135,6 +137,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=resolve_cache_dir() / "adaptive")
     parser.add_argument("--drafts", type=lambda text: chosen(text, DRAFTS), default=DRAFTS)
     parser.add_argument("--concurrency", type=lambda text: chosen(text, CONCURRENCY), default=CONCURRENCY)
+    parser.add_argument("--settings", type=lambda text: chosen(text, tuple(SETTINGS)), default=list(SETTINGS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--json", type=Path)
@@ -147,8 +150,8 @@ def main() -> None:
         print(f"draft: {name}", flush=True)
         draft = "self" if name == "easy" else str(make_random_model(source, folder / "random-weights"))
         with served(folder, name, draft) as url:
-            table[name] = measure(url, options.concurrency, options.rounds, options.tokens)
-    print_table(table)
+            table[name] = measure(url, options.concurrency, options.settings, options.rounds, options.tokens)
+    print_table(table, options.settings)
     if options.json:
         ratios = {name: {count: ratio(speeds) for count, speeds in rows.items()} for name, rows in table.items()}
         document = {"new_tokens": options.tokens, "cpus": os.cpu_count(), "tokens_per_s": table, "ratios": ratios}

@@ -23,7 +23,7 @@ from trt_spec.deploy.parameter_names import (
     TARGET_NAME,
     TOKENIZER_DIR,
 )
-from trt_spec.deploy.pbtxt import DynamicBatching, InstanceGroup, ModelConfig, Tensor, render_pbtxt
+from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, Tensor, render_pbtxt
 from trt_spec.plan.engine_record import MODEL_NAMES
 from trt_spec.serve.contract import (
     DRAFT_MODEL,
@@ -132,6 +132,13 @@ def write_serve_package(folder: Path, module: str) -> None:
 
 
 def _plan_engine(name: str, engine: EngineDeployment, deployment: Deployment, dialect: Dialect) -> ModelConfig:
+    """An engine takes requests as they come and batches them itself.
+
+    A dynamic batcher before it would add a change of threads to every call, and one with a max_queue_size lets calls
+    that come together wait for half a second (benchmarks/queue_stall.py). What waits is bounded where clients come in,
+    by the orchestrators: Triton hands calls over at once, and the engine's own queue has no bound either way
+    (TensorRT-LLM, executorImpl.cpp).
+    """
     template = dialect.models[TARGET_MODEL]
     return ModelConfig(
         name=name,
@@ -144,20 +151,7 @@ def _plan_engine(name: str, engine: EngineDeployment, deployment: Deployment, di
         ),
         decoupled=False,
         instance_group=InstanceGroup(),
-        dynamic_batching=DynamicBatching(
-            preferred_batch_sizes=(deployment.max_batch_size,), max_queue_size=_engine_queue_size(deployment)
-        ),
     )
-
-
-def _engine_queue_size(deployment: Deployment) -> int:
-    """The spec's bound, but never so low that the two orchestrators' own calls, a batch each, could be refused.
-
-    It bounds requests that come to the engine directly. The orchestrators keep the bound themselves as well
-    (max_queue_requests): Triton hands requests over at once, and in orchestrator mode the engine's own queue has no
-    bound (TensorRT-LLM, executorImpl.cpp).
-    """
-    return max(deployment.max_queue_requests, 2 * deployment.max_batch_size)
 
 
 def _plan_orchestrator(name: str, deployment: Deployment, dialect: Dialect, *, decoupled: bool) -> ModelConfig:

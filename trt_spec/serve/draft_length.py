@@ -90,7 +90,7 @@ class SharedCosts:
 
     def may_draft(self, running: int) -> bool:
         """Whether requests may draft now. One request alone is in nobody's way."""
-        return running <= 1 or self.regime(running).decide(self.costs.busy_s, running)
+        return running <= 1 or self.regime(running).decide(running)
 
 
 class AdaptiveLength:
@@ -134,7 +134,9 @@ class AdaptiveLength:
         shared, plan, running = self._shared, outcome.plan, max(1, outcome.running)
         costs = shared.costs
         seconds = outcome.draft_s + outcome.target_s
+        regime = shared.regime(running)
         costs.busy_s += seconds / running
+        regime.busy_s += seconds / running
         shared.probes.earn(seconds / running)
         if outcome.drafted:
             # An answer that ends with an accepted token has refused none.
@@ -146,7 +148,6 @@ class AdaptiveLength:
             extra_s = seconds - outcome.new_tokens * plain_s if plain_s else 0.0
             shared.probes.end(extra_s, kept=outcome.accepted == outcome.drafted > 0)
         # The first call has read the prompt, and the first of a regime began amid the other.
-        regime = shared.regime(running)
         counts = self._counts and regime.epoch == self._epoch[1]
         if counts:
             # While all go on alone calls are long, and lose little by the step they wait for; those of a trial are not.

@@ -80,13 +80,17 @@ class TritonPythonModel:
             self._options.cache,
             lambda running, waiting: self._metrics.set_load(running=running, waiting=waiting),
         )
+        # Reading a prompt takes longer than a burst of requests: who came first would plan as if it were alone.
+        self._unread: set[ClientRequest] = set()
         self._name = args["model_name"]
         self._loop = EventLoopThread()
         self._engine_drafts = parameters.get(ENGINE_DRAFTS) == "true"
 
     def execute(self, requests: list[Any]) -> None:
-        for request in requests:
-            self._loop.submit(self._serve(ClientRequest(self._triton, request, self._metrics)))
+        arrived = [ClientRequest(self._triton, request, self._metrics) for request in requests]
+        self._unread.update(arrived)
+        for request in arrived:
+            self._loop.submit(self._serve(request))
 
     def finalize(self) -> None:
         self._loop.stop()
@@ -118,6 +122,8 @@ class TritonPythonModel:
             log_error(triton, f"orchestrator failure: {error!r}")
             message = f"{ORCHESTRATOR_FAILED}: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
+        finally:
+            self._unread.discard(request)
         request.send_error(outcome, refusal)
 
     async def _admit(self, request: ClientRequest) -> None:
@@ -125,13 +131,14 @@ class TritonPythonModel:
         with self._admission.arrival():
             request.client.look()
             asked = self._read(request.raw)
+            self._unread.discard(request)
             sources = self._options.sources(asked.speculation, has_draft_model=self._has_draft_model)
             speculation, sources, need = fit_cache(asked.speculation, sources, self._options.cache)
             asked = replace(asked, speculation=speculation)
             around = Surroundings(
                 accept=self._options.acceptance(asked.speculation),
                 sources=sources,
-                running=lambda: self._admission.running,
+                running=lambda: self._admission.running + len(self._unread),
                 check=request.client.check,
                 watch=_no_watch if request.debug is None else request.debug.round,
             )

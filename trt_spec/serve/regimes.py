@@ -19,7 +19,7 @@ MUST_GAIN = 1.03
 """What drafting must gain over the target alone. Where it gains nothing calls of the target are short for nothing."""
 
 TRIAL_FRACTION = 0.01
-"""Of the working time, what trials may lose."""
+"""Of the working time at this load, what trials may lose."""
 
 MIN_HOLD_S = 5.0
 MAX_HOLD_S = 320.0
@@ -48,12 +48,14 @@ class Rate:
 class Regime:
     """Drafting or not at one load; it starts as ``drafts`` says, the planner's word, and soon tries the other way.
 
-    ``epoch`` counts the changes: a call counts for the regime it began in.
+    ``epoch`` counts the changes: a call counts for the regime it began in. ``busy_s``, the time that requests were in
+    flight at this load, is the clock: a load that is seldom met would otherwise pay for a trial whenever it is.
     """
 
     def __init__(self, *, drafts: bool) -> None:
         self.drafts = drafts
         self.epoch = 0
+        self.busy_s = 0.0
         self.is_on_trial = False
         self._now = Rate()
         self._before_tokens_per_s = 0.0  # of the way that a trial may end
@@ -64,29 +66,29 @@ class Regime:
         """A call that began and ended in this regime; ``tokens`` are those to expect of such a call."""
         self._now.add(tokens, seconds)
 
-    def decide(self, busy_s: float, running: int) -> bool:
-        """Whether to draft now; ``busy_s`` is the clock."""
+    def decide(self, running: int) -> bool:
+        """Whether to draft now."""
         if self._now.calls < max(MIN_WINDOW_CALLS, WINDOW_CALLS * running):
             return self.drafts
         if self.is_on_trial:
-            self._judge(busy_s)
-        elif busy_s >= self._next_trial_s:
+            self._judge()
+        elif self.busy_s >= self._next_trial_s:
             self._before_tokens_per_s, self.is_on_trial = self._now.tokens_per_s, True
-            self._change(busy_s)
+            self._change()
         return self.drafts
 
-    def _judge(self, busy_s: float) -> None:
+    def _judge(self) -> None:
         gain = self._now.tokens_per_s / self._before_tokens_per_s
         self.is_on_trial = False
         if gain > (MUST_GAIN if self.drafts else 1.0 / MUST_GAIN):
             self._hold_s = MIN_HOLD_S
         else:
-            lost_s = (busy_s - self._began_s) * (1.0 - gain)
+            lost_s = (self.busy_s - self._began_s) * (1.0 - gain)
             self._hold_s = max(lost_s / TRIAL_FRACTION, min(2 * self._hold_s, MAX_HOLD_S))
-            self._change(busy_s)
-        self._next_trial_s = busy_s + self._hold_s
+            self._change()
+        self._next_trial_s = self.busy_s + self._hold_s
 
-    def _change(self, busy_s: float) -> None:
-        self.drafts, self._began_s = not self.drafts, busy_s
+    def _change(self) -> None:
+        self.drafts, self._began_s = not self.drafts, self.busy_s
         self.epoch += 1
         self._now = Rate()

@@ -237,7 +237,8 @@ class Serve(_Section):
         default=256,
         ge=1,
         le=MAX_QUEUE_SIZE,
-        description="Requests that may wait for each model; more are refused at once. Takes effect at the next deploy.",
+        description="Requests that may wait for each orchestrator; more are refused at once. "
+        "Takes effect at the next deploy.",
     )
 
     @property

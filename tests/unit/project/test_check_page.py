@@ -245,11 +245,12 @@ def repository(tmp_path, monkeypatch):
     )
     root = write_repository(deployment, tmp_path / "repository")
     (root / "trtspec.json").unlink()
+    queue = "dynamic_batching {\n  default_queue_policy {\n    max_queue_size: 256\n  }\n}\n"
     reuse = 'key: "enable_kv_cache_reuse"\n  value {\n    string_value: '
     for model, old, new in (
         ("tensorrt_llm", f'{reuse}"true"', f'{reuse}"false"'),
         ("tensorrt_llm_bls", 'string_value: "tensorrt_llm_draft"', 'string_value: "llama_draft"'),
-        ("tensorrt_llm_draft", "max_queue_size: 256", "max_queue_size: 0"),
+        ("tensorrt_llm_draft", "\ninstance_group {", f"\n{queue}instance_group {{"),
     ):
         file = root / model / "config.pbtxt"
         text = file.read_text()

@@ -14,16 +14,16 @@ class Group:
     """Requests that make calls of so many seconds, and get so many tokens by drafting or not."""
 
     def __init__(self, regime, drafting, alone, call_s=CALL_S):
-        self.regime, self.tokens, self.busy_s = regime, {True: drafting, False: alone}, 0.0
+        self.regime, self.tokens = regime, {True: drafting, False: alone}
         self.call_s = call_s
 
     def run(self, seconds):
         """The way that each call took."""
-        ways, until_s = [], self.busy_s + seconds
-        while self.busy_s < until_s:
-            drafts = self.regime.decide(self.busy_s, RUNNING)
+        ways, until_s = [], self.regime.busy_s + seconds
+        while self.regime.busy_s < until_s:
+            drafts = self.regime.decide(RUNNING)
             ways.append(drafts)
-            self.busy_s += self.call_s / RUNNING
+            self.regime.busy_s += self.call_s / RUNNING
             self.regime.observe(self.tokens[drafts], self.call_s)
         return ways
 

@@ -1,5 +1,6 @@
 """Many requests at once: who waits, who is turned away, and what engines are told of company."""
 
+import json
 import threading
 import time
 
@@ -48,6 +49,19 @@ def test_many_calls_wait_for_engines_at_the_same_time(triton, start):
     for request in requests:
         request.wait()
     assert not together.broken
+
+
+def test_a_request_that_others_came_with_is_not_planned_for_as_if_alone(triton, start):
+    """The first one is on its way to the engines before the prompts of the others are read."""
+    requests = [FakeRequest("a") for _ in range(3)]
+    for request in requests:
+        request.parameters_text = json.dumps({"trtspec_debug": True})
+    start().execute(requests)
+    for request in requests:
+        request.wait()
+    rounds = [json.loads(line.removeprefix("trtspec ")) for line in triton.lines if '"round"' in line]
+    first = next(each for each in rounds if each["event"] == "round" and each["round"] == 1)
+    assert first["running"] == 3
 
 
 def test_requests_wait_for_room_in_the_caches(triton, start):

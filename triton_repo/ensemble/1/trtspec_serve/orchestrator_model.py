@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,23 +18,23 @@ import numpy as np
 from .admission import Admission, ServerBusy
 from .answer import Answer
 from .cache_need import fit_cache
+from .client_request import ClientRequest
 from .contract import CANCELLED, ENGINE_DRAFTS, ORCHESTRATOR_FAILED, SERVER_STOPPING, TARGET_FAILED, LogProbSource
-from .debug_log import DebugLog, wants_debug
 from .draft_length import SharedCosts
 from .drafting import DraftPolicy, RoundOutcome, Source
 from .drafting_options import DraftingOptions
 from .engine_inputs import EngineDialect
 from .event_loop import EventLoopThread
-from .metrics import OrchestratorMetrics, Outcome, RequestFigures
+from .metrics import OrchestratorMetrics, Outcome
 from .request_threads import RequestThreads
 from .rounds import RoundCounts, Surroundings, fixed_length
-from .server_log import log_error, log_info
+from .server_log import log_error
 from .speculate import speculate
 from .text_request import OrchestratorLimits, TextRequest, read_text_request
 from .tokens import TextTokenizer
 from .triton_engines import EngineFailed, EngineModel, TritonEngines
 from .triton_request import BadRequest, TensorReader, read_parameters
-from .waiting_client import ClientGone, WaitingClient
+from .waiting_client import ClientGone
 
 
 class TritonPythonModel:
@@ -81,30 +80,30 @@ class TritonPythonModel:
             self._options.cache,
             lambda running, waiting: self._metrics.set_load(running=running, waiting=waiting),
         )
+        # Reading a prompt takes longer than a burst of requests: who came first would plan as if it were alone.
+        self._unread: set[ClientRequest] = set()
         self._name = args["model_name"]
         self._loop = EventLoopThread()
         self._engine_drafts = parameters.get(ENGINE_DRAFTS) == "true"
 
     def execute(self, requests: list[Any]) -> None:
-        for request in requests:
-            self._loop.submit(self._serve(request, request.get_response_sender()))
+        arrived = [ClientRequest(self._triton, request, self._metrics) for request in requests]
+        self._unread.update(arrived)
+        for request in arrived:
+            self._loop.submit(self._serve(request))
 
     def finalize(self) -> None:
         self._loop.stop()
         self._threads.stop()
         self._metrics.close()
 
-    async def _serve(self, request: Any, sender: Any) -> None:
+    async def _serve(self, request: ClientRequest) -> None:
         """Answers one request; whatever goes wrong stays with that request."""
         triton = self._triton
         outcome: Outcome
-        figures = self._metrics.follow()
-        client = WaitingClient(request)
-        debug: DebugLog | None = None
         try:
-            if wants_debug(request.parameters()):
-                debug = DebugLog(partial(log_info, triton), self._name)
-            await self._admit(request, client, sender, figures, debug)
+            request.open_log(self._name)
+            await self._admit(request)
             return
         except BadRequest as error:
             outcome, refusal = "invalid", triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
@@ -113,7 +112,7 @@ class TritonPythonModel:
         except ClientGone:
             outcome, refusal = "cancelled", triton.TritonError(CANCELLED, triton.TritonError.CANCELLED)
         except asyncio.CancelledError:
-            if client.is_answered:  # in the moment before this thread was told
+            if request.client.is_answered:  # in the moment before this thread was told
                 return
             outcome, refusal = "stopping", triton.TritonError(SERVER_STOPPING, triton.TritonError.UNAVAILABLE)
         except EngineFailed as error:
@@ -123,38 +122,35 @@ class TritonPythonModel:
             log_error(triton, f"orchestrator failure: {error!r}")
             message = f"{ORCHESTRATOR_FAILED}: {error}"
             outcome, refusal = "failed", triton.TritonError(message, triton.TritonError.INTERNAL)
-        _end(figures, debug, outcome)
-        try:
-            sender.send(triton.InferenceResponse(error=refusal), flags=triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        except Exception as error:  # noqa: BLE001 - nothing is left to try
-            log_error(triton, f"an error could not be sent: {error!r}")
+        finally:
+            self._unread.discard(request)
+        request.send_error(outcome, refusal)
 
-    async def _admit(
-        self, request: Any, client: WaitingClient, sender: Any, figures: RequestFigures, debug: DebugLog | None
-    ) -> None:
+    async def _admit(self, request: ClientRequest) -> None:
         """Waits for a place; a decoupled model's queue in Triton never fills, so the bound is kept here."""
         with self._admission.arrival():
-            client.look()
-            asked = self._read(request)
+            request.client.look()
+            asked = self._read(request.raw)
+            self._unread.discard(request)
             sources = self._options.sources(asked.speculation, has_draft_model=self._has_draft_model)
             speculation, sources, need = fit_cache(asked.speculation, sources, self._options.cache)
             asked = replace(asked, speculation=speculation)
             around = Surroundings(
                 accept=self._options.acceptance(asked.speculation),
                 sources=sources,
-                running=lambda: self._admission.running,
-                check=client.check,
-                watch=_no_watch if debug is None else debug.round,
+                running=lambda: self._admission.running + len(self._unread),
+                check=request.client.check,
+                watch=_no_watch if request.debug is None else request.debug.round,
             )
-            async with self._admission.place(need, client.look):
-                if debug is not None:
-                    debug.begin(
+            async with self._admission.place(need, request.client.look):
+                if request.debug is not None:
+                    request.debug.begin(
                         prompt_tokens=len(asked.speculation.prompt_ids),
                         max_tokens=asked.speculation.max_tokens,
                         accept=around.accept,
                         sources=sorted(sources),
                     )
-                await client.watch(self._threads.start(self._answer(asked, client, sender, figures, debug, around)))
+                await request.client.watch(self._threads.start(self._answer(request, asked, around)))
 
     def _read(self, request: Any) -> TextRequest:
         """The checked request; BadRequest for what this deployment cannot do."""
@@ -177,16 +173,9 @@ class TritonPythonModel:
         source: Source = "model" if "model" in sources else "ngram"
         return fixed_length(asked.speculation, asked.speculation.draft_len, source)
 
-    async def _answer(
-        self,
-        asked: TextRequest,
-        client: WaitingClient,
-        sender: Any,
-        figures: RequestFigures,
-        debug: DebugLog | None,
-        around: Surroundings,
-    ) -> None:
-        speculation, counts = asked.speculation, figures.counts
+    async def _answer(self, request: ClientRequest, asked: TextRequest, around: Surroundings) -> None:
+        speculation, figures = asked.speculation, request.figures
+        counts = figures.counts
         answer = Answer(self._tokenizer, asked.stop_texts)
         text, ids_sent = asked.echo, 0
         policy = self._policy(asked, around.sources)
@@ -196,18 +185,12 @@ class TritonPythonModel:
             if answer.stopped:
                 break
             if speculation.streams and text:
-                sender.send(self._triton.InferenceResponse(self._outputs(asked, text, answer.ids, ids_sent, counts)))
-                figures.show_text()
+                request.send_part(self._outputs(asked, text, answer.ids, ids_sent, counts))
                 text, ids_sent = "", len(answer.ids)
         text += answer.finish(cut=len(answer.ids) == speculation.max_tokens)
         # Also when all is said already: Triton keeps a final response without outputs to itself, and clients wait.
         outputs = self._outputs(asked, text, answer.ids, ids_sent, counts)
-        final = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-        client.end()
-        if speculation.streams and text:
-            figures.show_text()
-        _end(figures, debug, "answered")  # before the client can ask for it
-        sender.send(self._triton.InferenceResponse(outputs), flags=final)
+        request.send_last(outputs, streams_text=speculation.streams and bool(text))
 
     def _outputs(
         self, request: TextRequest, text: str, ids: list[int], ids_sent: int, counts: RoundCounts
@@ -228,11 +211,6 @@ class TritonPythonModel:
             values["output_log_probs"] = log_probs[None, None, ids_sent:]
             values["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
         return [self._triton.Tensor(name, value) for name, value in values.items()]
-
-
-def _end(figures: RequestFigures, debug: DebugLog | None, outcome: Outcome) -> None:
-    if figures.end(outcome) and debug is not None:
-        debug.end(outcome)
 
 
 def _no_watch(outcome: RoundOutcome) -> None:

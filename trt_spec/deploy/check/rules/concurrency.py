@@ -1,4 +1,4 @@
-"""How many requests get through: instances of NVIDIA's Python models (B010) and bounds of the queues (B106)."""
+"""How many requests get through: instances of NVIDIA's Python models (B010), bounds and stalls of the queues (B106)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trt_spec.deploy.check.rules.report import found
 from trt_spec.deploy.check.rules.roles import Roles, resolve_roles
 from trt_spec.deploy.check.view import ModelView, RepositoryView
 
-_SUGGESTED_QUEUE = 256  # requests; that of our own deployments
+_QUEUE_SIZE = ("dynamic_batching", "default_queue_policy", "max_queue_size")
 
 
 def check_instances(view: RepositoryView) -> Iterator[CheckFinding]:
@@ -54,20 +54,32 @@ def _placeholder(kind: ModelKind) -> str:
 
 
 def check_queues(view: RepositoryView) -> Iterator[CheckFinding]:
-    """An engine's queue without a bound grows until clients give up (B106)."""
-    for name, model in resolve_roles(view).engines.items():
+    """An engine's queue without a bound grows until clients give up; with one, Triton loses time (B106)."""
+    roles = resolve_roles(view)
+    bounded = {name for caller in roles.callers if caller.is_ours for name in (caller.target, caller.draft)}
+    for name, model in roles.engines.items():
         batching = model.config.dynamic_batching if model.config else None
         if batching is not None and batching.max_queue_size > 0:
-            continue
-        yield found(
-            model,
-            ("dynamic_batching", "default_queue_policy", "max_queue_size"),
-            "queue-unbounded",
-            "warning",
-            f"{name}: max_queue_size is {'0' if batching else 'not set'}, so its queue is unbounded",
-            "under overload requests wait for ever instead of being refused at once",
-            f"Set max_queue_size in default_queue_policy, for example to {_SUGGESTED_QUEUE}.",
-        )
+            yield found(
+                model,
+                _QUEUE_SIZE,
+                "queue-stalls",
+                "warning",
+                f"{name}: max_queue_size is {batching.max_queue_size}, and calls that come together may wait for it",
+                "with a bound Triton 24.10 leaves some of them in the queue for half a second, engine idle (measured)",
+                "Remove max_queue_size, and bound what clients send to the models before the engine.",
+            )
+        elif name not in bounded:
+            yield found(
+                model,
+                _QUEUE_SIZE,
+                "queue-unbounded",
+                "warning",
+                f"{name}: max_queue_size is {'0' if batching else 'not set'}, so its queue is unbounded",
+                "under overload requests wait for ever instead of being refused at once",
+                "Bound the requests before they reach it, as the orchestrators of `trtspec deploy` do, and give "
+                "clients a deadline. max_queue_size in default_queue_policy bounds it as well, at the price of queue-stalls.",
+            )
 
 
 RULES = (check_instances, check_queues)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,8 @@ def test_b082_more_than_the_engine_was_built_for(ours: Make) -> None:
     repository = ours()
     repository.set_engine("target", "build_config", max_batch_size=4)
     repository.set_engine("draft", "build_config", max_batch_size=4)
-    repository.change("tensorrt_llm_draft", max_batch_size=4, dynamic_batching=DynamicBatching((4,), 0, 9))
+    repository.change("tensorrt_llm", dynamic_batching=DynamicBatching((8,)))
+    repository.change("tensorrt_llm_draft", max_batch_size=4, dynamic_batching=DynamicBatching((4,)))
     finding = repository.find("batch-over-engine")
     assert (finding.severity, finding.file) == ("error", "tensorrt_llm/config.pbtxt")
     assert "max_batch_size is 8, its engine was built for 4" in finding.what
@@ -43,8 +43,7 @@ def test_preferred_sizes_are_mended_where_there_is_one_answer(
     ours: Make, sizes: tuple[int, ...], wrong: str, remedy: str
 ) -> None:
     repository = ours()
-    batching = replace(repository.config("tensorrt_llm").dynamic_batching, preferred_batch_sizes=sizes)
-    repository.change("tensorrt_llm", dynamic_batching=batching)
+    repository.change("tensorrt_llm", dynamic_batching=DynamicBatching(sizes))
     file = repository.file("tensorrt_llm")
     rows = "".join(f"  preferred_batch_size: {size}\n" for size in sizes)
     assert rows in file.read_text()
@@ -60,7 +59,7 @@ def test_preferred_sizes_are_mended_where_there_is_one_answer(
 def test_b082_a_draft_engine_smaller_than_the_targets(ours: Make) -> None:
     repository = ours()
     repository.set_engine("draft", "build_config", max_batch_size=4)
-    repository.change("tensorrt_llm_draft", max_batch_size=4, dynamic_batching=DynamicBatching((4,), 0, 9))
+    repository.change("tensorrt_llm_draft", max_batch_size=4, dynamic_batching=DynamicBatching((4,)))
     finding = repository.find("batch-draft-engine")
     assert (finding.severity, finding.file) == ("error", "tensorrt_llm_draft/config.pbtxt")
     assert "built for 4 sequences, the target's for 8" in finding.what
@@ -80,6 +79,5 @@ def test_one_batch_size_through_an_ensemble(theirs: Make, batch: int, severity: 
 def test_a_batch_below_the_engines_is_fine(ours: Make) -> None:
     repository = ours()
     for model in ("tensorrt_llm", "tensorrt_llm_draft"):
-        batching = replace(repository.config(model).dynamic_batching, preferred_batch_sizes=(2,))
-        repository.change(model, max_batch_size=2, dynamic_batching=batching)
+        repository.change(model, max_batch_size=2, dynamic_batching=DynamicBatching((2,)))
     assert repository.findings() == []

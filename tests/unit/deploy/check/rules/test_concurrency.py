@@ -50,13 +50,31 @@ def test_b010_our_orchestrator_serves_many_with_one_instance(ours: Make) -> None
 @pytest.mark.parametrize(
     ("batching", "says"), [(DynamicBatching((8,), 0, 0), "max_queue_size is 0"), (None, "max_queue_size is not set")]
 )
-def test_b106_a_queue_without_a_bound(ours: Make, batching: DynamicBatching | None, says: str) -> None:
-    repository = ours()
+def test_b106_a_queue_without_a_bound(theirs: Make, batching: DynamicBatching | None, says: str) -> None:
+    repository = theirs()
     repository.change("tensorrt_llm", dynamic_batching=batching)
+    repository.change("tensorrt_llm_draft", dynamic_batching=DynamicBatching((8,), 0, 9))
     finding = repository.find("queue-unbounded")
     assert (finding.severity, finding.file) == ("warning", "tensorrt_llm/config.pbtxt")
     assert f"{says}, so its queue is unbounded" in finding.what
     assert (finding.line is None) == (batching is None)
+
+
+def test_b106_our_orchestrators_bound_what_their_engines_get(ours: Make) -> None:
+    repository = ours()
+    assert repository.findings() == []
+    for model in ("tensorrt_llm_bls", "ensemble"):
+        repository.set(model, tensorrt_llm_draft_model_name="")
+    unbounded = [finding for finding in repository.findings() if finding.code == "queue-unbounded"]
+    assert [finding.file for finding in unbounded] == ["tensorrt_llm_draft/config.pbtxt"]
+
+
+def test_b106_a_bound_at_the_engine_makes_calls_wait(ours: Make) -> None:
+    repository = ours()
+    repository.change("tensorrt_llm", dynamic_batching=DynamicBatching((8,), 0, 256))
+    finding = repository.find("queue-stalls")
+    assert (finding.severity, finding.file) == ("warning", "tensorrt_llm/config.pbtxt")
+    assert "max_queue_size: 256" in repository.line(finding)
 
 
 def test_b010_without_the_engine_its_models_batch_counts(theirs: Make) -> None:
