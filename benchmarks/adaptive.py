@@ -142,6 +142,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if "adaptive" not in options.settings or len(options.settings) < 2:
+        parser.error("--settings needs adaptive and another one to compare it with")
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     source = load_model_folder(MODEL, cache_dir=resolve_cache_dir(), progress=print)

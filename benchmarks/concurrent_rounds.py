@@ -43,7 +43,7 @@ def write_waiting_repository(place: Workspace, folder: Path, requests: int, dela
     repository = write_repository(replace(deployment, max_batch_size=requests), folder)
     for model, delay in ((TARGET_MODEL, delay_s), (DRAFT_MODEL, 0.0)):
         file = repository / model / "config.pbtxt"
-        config = replace(parse_pbtxt(file.read_text(encoding="utf-8")), backend="python", dynamic_batching=None)
+        config = replace(parse_pbtxt(file.read_text(encoding="utf-8")), backend="python")
         config = replace(config, parameters={"calls": "1", "delay_s": str(delay)})
         file.write_text(render_pbtxt(config), encoding="utf-8")
         shutil.copyfile(ENGINE, repository / model / "1" / "model.py")

@@ -37,8 +37,8 @@ from trt_spec.spec.model import Serve
 
 WAYS = {
     "no dynamic_batching": None,
-    "dynamic_batching": DynamicBatching(preferred_batch_sizes=(8,)),
-    "dynamic_batching with max_queue_size 256": DynamicBatching(preferred_batch_sizes=(8,), max_queue_size=256),
+    "dynamic_batching": DynamicBatching(),
+    "dynamic_batching with max_queue_size 256": DynamicBatching(max_queue_size=256),
 }
 STALL_S = 0.25
 ATTEMPT_S = 60.0

@@ -50,8 +50,8 @@ class Deployment:
     0, and for drafts by n-gram look-up. ``tokenizer_dir`` None leaves the tokenizer out of the repository, which cannot
     be served until it is added. ``logits_dtype`` is Triton's name of the type that the engines give logits in,
     ``logits_width`` the columns of the target's (0: as many as ``vocab_size``, which is the target's, too), and
-    ``gathers_logits`` says whether they give those of new tokens at all. ``max_queue_requests`` may wait for each model
-    before more are refused.
+    ``gathers_logits`` says whether they give those of new tokens at all. ``max_queue_requests`` may wait for each
+    orchestrator before more are refused.
 
     ``draft_source`` drafts for requests that do not choose, ``accept`` decides by tokens or logits. ``adaptive`` lets
     the orchestrator choose lengths, from ``draft_len_by_running`` on: entry i (from 1) for i requests in flight, the

@@ -35,7 +35,7 @@ class RoundCounts:
 class Surroundings:
     """What a request runs in.
 
-    ``accept`` and ``sources`` are what the deployment offers. ``running`` is how many requests are being answered now,
+    ``accept`` and ``sources`` are what the deployment offers. ``running`` is how many requests are in flight now,
     ``check`` raises when nobody waits for this one any more, ``watch`` is shown every round.
     """
 

@@ -273,7 +273,7 @@ def test_the_output_on_the_page_is_real(repository):
     assert shown.splitlines() == (result.stdout + result.stderr).splitlines()
     fixed = run(f"{command} --fix")
     assert (fixed.exit_code, fixed.stdout.count("\n+ ")) == (0, 2)
-    assert fixed.stderr == "repository: 1 warning.\n"
+    assert fixed.stderr == "repository: 1 note.\n"
 
 
 def test_the_keys_of_json_are_on_the_page(repository):

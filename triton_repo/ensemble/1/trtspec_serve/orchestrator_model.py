@@ -70,7 +70,7 @@ class TritonPythonModel:
             draft=EngineModel(draft, int(parameters["draft_vocab_size"])) if draft else None,
             dialect=EngineDialect(parameters["engine_seed_name"], self._options.takes_retention),
             threads=self._threads,
-            running=lambda: self._admission.running,
+            running=self._running,
             on_draft_failure=self._metrics.count_draft_failure,
             log_probs=self._log_probs,
         )
@@ -131,17 +131,17 @@ class TritonPythonModel:
         with self._admission.arrival():
             request.client.look()
             asked = self._read(request.raw)
-            self._unread.discard(request)
             sources = self._options.sources(asked.speculation, has_draft_model=self._has_draft_model)
             speculation, sources, need = fit_cache(asked.speculation, sources, self._options.cache)
             asked = replace(asked, speculation=speculation)
             around = Surroundings(
                 accept=self._options.acceptance(asked.speculation),
                 sources=sources,
-                running=lambda: self._admission.running + len(self._unread),
+                running=self._running,
                 check=request.client.check,
                 watch=_no_watch if request.debug is None else request.debug.round,
             )
+            self._unread.discard(request)
             async with self._admission.place(need, request.client.look):
                 if request.debug is not None:
                     request.debug.begin(
@@ -152,9 +152,13 @@ class TritonPythonModel:
                     )
                 await request.client.watch(self._threads.start(self._answer(request, asked, around)))
 
-    def _read(self, request: Any) -> TextRequest:
+    def _running(self) -> int:
+        """Requests in flight, those whose prompt is still being read included."""
+        return min(self._limits.max_inflight_requests, self._admission.running + len(self._unread))
+
+    def _read(self, raw: Any) -> TextRequest:
         """The checked request; BadRequest for what this deployment cannot do."""
-        asked = read_text_request(TensorReader(request), request.parameters(), self._limits, self._tokenizer)
+        asked = read_text_request(TensorReader(raw), raw.parameters(), self._limits, self._tokenizer)
         if asked.speculation.streams and not self._decoupled:
             raise BadRequest("stream is true, but this model gives one response; stream from the model ensemble.")
         if asked.speculation.wants_log_probs and self._log_probs == "none":

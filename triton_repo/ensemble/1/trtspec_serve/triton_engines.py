@@ -47,7 +47,7 @@ class EngineModel:
 class TritonEngines:
     """Sends engine calls with NVIDIA's tensor names.
 
-    ``running`` tells how many requests are being answered now, ``on_draft_failure`` is called for every call that the
+    ``running`` tells how many requests are in flight now, ``on_draft_failure`` is called for every call that the
     draft engine fails.
     """
 

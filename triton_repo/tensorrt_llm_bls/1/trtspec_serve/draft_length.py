@@ -128,7 +128,7 @@ class AdaptiveLength:
         source, length = chosen
         self._expected_tokens = self._acceptance[source].expected_tokens(length)[-1]
         trial = None if shared.regime(running).is_on_trial else shared.ahead(running, source)
-        return RoundPlan(length, source, ahead=trial is not None and trial.wants(shared.costs.busy_s))
+        return RoundPlan(length, source, ahead=trial is not None and trial.wants(shared.regime(running).busy_s))
 
     def observe(self, outcome: RoundOutcome) -> None:
         shared, plan, running = self._shared, outcome.plan, max(1, outcome.running)
@@ -166,7 +166,7 @@ class AdaptiveLength:
             trial = self._shared.ahead(running, plan.source)
             round_s = costs.round_s(running, plan.source)
             if trial is not None and round_s is not None and not self._probes:
-                trial.observe(plan.ahead, seconds / round_s(drafted), costs.busy_s)
+                trial.observe(plan.ahead, seconds / round_s(drafted), self._shared.regime(running).busy_s)
             if not plan.ahead:
                 costs.add_round(running, plan.source, drafted, outcome.draft_s, outcome.target_s)
         elif not plan.length and outcome.new_tokens >= MIN_PLAIN_SAMPLE_TOKENS:

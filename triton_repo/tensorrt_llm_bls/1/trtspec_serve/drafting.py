@@ -27,7 +27,7 @@ class RoundOutcome:
 
     plan: RoundPlan
     running: int
-    """Requests in flight in this orchestrator when the round began."""
+    """Requests in flight in this orchestrator when the round began, those whose prompt was being read included."""
     drafted: int
     """Tokens really drafted (0: none proposed)."""
     accepted: int
@@ -47,7 +47,7 @@ class DraftPolicy(Protocol):
     def plan(self, *, running: int, room_tokens: int, ngram_tokens: int, cold_tokens: int) -> RoundPlan:
         """The next round: at most ``room_tokens`` - 1 drafted tokens, so that every one of them can still be used.
 
-        ``running`` counts the requests being answered now; ``ngram_tokens`` is how many tokens the n-gram lookup would
+        ``running`` counts the requests in flight now; ``ngram_tokens`` is how many tokens the n-gram lookup would
         propose now (0: no match, or not allowed).
         """
         ...

@@ -56,7 +56,11 @@ def _placeholder(kind: ModelKind) -> str:
 def check_queues(view: RepositoryView) -> Iterator[CheckFinding]:
     """An engine's queue without a bound grows until clients give up; with one, Triton loses time (B106)."""
     roles = resolve_roles(view)
-    bounded = {name for caller in roles.callers if caller.is_ours for name in (caller.target, caller.draft)}
+    called = {
+        who: {name for caller in roles.callers if caller.is_ours is who for name in (caller.target, caller.draft)}
+        for who in (True, False)
+    }
+    bounded = called[True] - called[False]
     for name, model in roles.engines.items():
         batching = model.config.dynamic_batching if model.config else None
         if batching is not None and batching.max_queue_size > 0:
@@ -64,7 +68,7 @@ def check_queues(view: RepositoryView) -> Iterator[CheckFinding]:
                 model,
                 _QUEUE_SIZE,
                 "queue-stalls",
-                "warning",
+                "note",
                 f"{name}: max_queue_size is {batching.max_queue_size}, and calls that come together may wait for it",
                 "with a bound Triton 24.10 leaves some of them in the queue for half a second, engine idle (measured)",
                 "Remove max_queue_size, and bound what clients send to the models before the engine.",
@@ -77,8 +81,8 @@ def check_queues(view: RepositoryView) -> Iterator[CheckFinding]:
                 "warning",
                 f"{name}: max_queue_size is {'0' if batching else 'not set'}, so its queue is unbounded",
                 "under overload requests wait for ever instead of being refused at once",
-                "Bound the requests before they reach it, as the orchestrators of `trtspec deploy` do, and give "
-                "clients a deadline. max_queue_size in default_queue_policy bounds it as well, at the price of queue-stalls.",
+                "Bound the requests before they reach it, as the orchestrators of `trtspec deploy` do, or give "
+                "clients a deadline of their own. max_queue_size bounds it as well, at the price of queue-stalls.",
             )
 
 

@@ -73,7 +73,7 @@ def test_b106_a_bound_at_the_engine_makes_calls_wait(ours: Make) -> None:
     repository = ours()
     repository.change("tensorrt_llm", dynamic_batching=DynamicBatching((8,), 0, 256))
     finding = repository.find("queue-stalls")
-    assert (finding.severity, finding.file) == ("warning", "tensorrt_llm/config.pbtxt")
+    assert (finding.severity, finding.file) == ("note", "tensorrt_llm/config.pbtxt")
     assert "max_queue_size: 256" in repository.line(finding)
 
 
