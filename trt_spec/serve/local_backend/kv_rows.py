@@ -66,12 +66,15 @@ class KvRows:
             raise ValueError("every row is running")
         wanted = np.asarray(ids, np.int64)
         shared = [common_prefix(row.ids, wanted) for row in self.rows]
-        best = max(self.rows, key=lambda row: (shared[row.index], not row.is_running, row.used_at))
+        # The last token is fed in any case, so a row that holds it as well, of the same text asked before, is no better
+        # than the text's own row.
+        usable = [min(tokens, len(wanted) - 1) for tokens in shared]
+        best = max(self.rows, key=lambda row: (usable[row.index], not row.is_running, row.used_at))
         # Every token of it was sent by its last request: this is the same text going on, so it goes on in place.
         # Otherwise it belongs to another text with the same beginning, which may go on itself: that is copied.
         goes_on = not best.is_running and 0 < shared[best.index] >= best.sent_tokens
         row = best if goes_on else self._free_row(keep=best if shared[best.index] else None) or best
-        cached = min(shared[best.index], len(wanted) - 1)
+        cached = usable[best.index]
         self._clock += 1
         row.used_at = self._clock
         row.sent_tokens = len(wanted)

@@ -60,6 +60,27 @@ def test_a_cancelled_prompt_goes_on_where_it_stopped():
     assert (placement.row, placement.cached_tokens, placement.copy_from) == (row, 3, None)
 
 
+def test_a_text_that_was_asked_before_grows_in_a_row_of_its_own():
+    """Its calls resend what the old row holds too, one token more: it neither copies again nor drives others out."""
+    rows = KvRows(3, 16)
+    text = list(range(10))
+    old = rows.acquire(text).row
+    old.write(0, text)
+    rows.release(old)
+    other = rows.acquire([20, 21]).row
+    other.write(0, [20, 21])
+    rows.release(other)
+    own = None
+    for length in range(4, 9):
+        placement = rows.acquire(text[:length])
+        assert (own is None) == (placement.copy_from is old)
+        assert own is None or placement.row is own
+        own = placement.row
+        own.write(length - 1, text[length - 1 : length])
+        rows.release(own)
+    assert other.ids.tolist() == [20, 21]
+
+
 def test_what_failed_is_not_taken_over():
     rows = KvRows(1, 8)
     row = rows.acquire([1, 2, 3]).row
