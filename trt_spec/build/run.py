@@ -20,7 +20,7 @@ from trt_spec.plan.manifest import EngineEntry, Manifest, render_manifest
 from trt_spec.plan.workspace import Workspace
 from trt_spec.spec.model import Role, Spec
 from trt_spec.util.cache import resolve_cache_dir
-from trt_spec.util.files import exclusive, write_text_atomic
+from trt_spec.util.files import exclusive, remove_partial_files, write_text_atomic
 
 Until = Literal["fetch", "convert", "build"]
 STAGES: dict[str, Until] = {
@@ -105,6 +105,7 @@ def write_manifest(
         draft_len_by_running=draft_len_by_running,
     )
     text, path = render_manifest(manifest), options.workspace.manifest
+    remove_partial_files(path)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         write_text_atomic(path, text)
     return manifest

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from trt_spec.plan.steps import Step
-from trt_spec.util.files import atomic_directory, digest_sha256, publish_directory, write_text_atomic
+from trt_spec.util.files import (
+    atomic_directory,
+    digest_sha256,
+    publish_directory,
+    remove_partial_files,
+    write_text_atomic,
+)
 
 MANIFEST_FILE = "manifest.json"
 RESUME_SUFFIX = ".resume"
@@ -92,6 +98,7 @@ def _open_resumable(job: Job) -> Iterator[Path]:
     remove_resumable(job.folder, keep=name)
     place = job.folder.absolute().with_name(name)
     place.mkdir(parents=True, exist_ok=True)
+    remove_partial_files(place / OUTPUT_NAME / MANIFEST_FILE)
     yield place / OUTPUT_NAME
     publish_directory(place / OUTPUT_NAME, job.folder)
     shutil.rmtree(place)

@@ -68,6 +68,13 @@ def write_text_atomic(path: Path, text: str) -> None:
     _flush(path.absolute().parent)
 
 
+def remove_partial_files(path: Path) -> None:
+    """Remove what killed runs left of ``path`` as they wrote its text; the caller keeps other writers of it away."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL_SUFFIX}"):
+        if leftover.is_file():
+            leftover.unlink(missing_ok=True)
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove what killed runs left beside ``path``; a previous version moved aside and not replaced comes back."""
     path = path.absolute()

@@ -123,6 +123,18 @@ def test_a_resumable_step_goes_on_in_its_folder_and_replaces_other_ones(make_tas
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
+def test_a_manifest_that_a_kill_cut_short_is_no_part_of_the_step(make_task, tmp_path):
+    def work(output):
+        (output / ".manifest.json.0a1b2c3d.partial").write_text("{")
+        raise StepFailed("killed")
+
+    with pytest.raises(StepFailed):
+        run_tasks(schedule(make_task("source", work, is_resumable=True)), quiet)
+    run_tasks(schedule(make_task("source", is_resumable=True)), quiet)
+    assert {path.name for path in (tmp_path / "source").iterdir()} == {"file", "manifest.json"}
+    assert list(load_record(tmp_path / "source")["files"]) == ["file"]
+
+
 def test_an_output_that_was_killed_before_its_rename_is_only_renamed(make_task, tmp_path, monkeypatch):
     from trt_spec.build import store
 

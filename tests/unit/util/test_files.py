@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from trt_spec.util import files
-from trt_spec.util.files import atomic_directory, digest_sha256, exclusive, write_text_atomic
+from trt_spec.util.files import (
+    atomic_directory,
+    digest_sha256,
+    exclusive,
+    remove_partial_files,
+    write_text_atomic,
+)
 
 WRITER = """
 import sys, time
@@ -149,6 +155,16 @@ def test_text_is_replaced_whole(tmp_path: Path, monkeypatch) -> None:
         write_text_atomic(path, "new")
     assert path.read_bytes() == "안녕\r\n".encode()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_partial_files_of_a_killed_run_go_and_nothing_else(tmp_path: Path) -> None:
+    kept = [tmp_path / "a.json", tmp_path / ".b.json.0a1b2c3d.partial", tmp_path / ".a.json.0a1b2c3d.retired"]
+    for path in kept:
+        path.touch()
+    (tmp_path / ".a.json.0a1b2c3d.partial").touch()
+    (tmp_path / ".a.json.4e5f6a7b.partial").mkdir()
+    remove_partial_files(tmp_path / "a.json")
+    assert sorted(tmp_path.iterdir()) == sorted([*kept, tmp_path / ".a.json.4e5f6a7b.partial"])
 
 
 def test_exclusive_makes_the_second_wait(tmp_path: Path) -> None:
