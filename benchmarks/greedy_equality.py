@@ -30,7 +30,7 @@ from trt_spec.verify.text_request import GREEDY, Controls
 CONTROLS = {
     "plain": GREEDY,
     "stop words": Controls(stop_words=["\n\n", " the", "다."]),
-    "minimum": Controls(min_tokens=24),
+    "minimum": Controls(min_tokens=12),
 }
 CONTROLLED_EVERY = 5
 
