@@ -20,9 +20,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import tritonclient.grpc as client
-
 from trt_spec.cli.demo import demo_workspace
 from trt_spec.deploy.host.launch import LaunchOptions, running_triton
 from trt_spec.deploy.host.ports import find_free_ports
@@ -34,6 +31,7 @@ from trt_spec.plan.manifest import load_manifest
 from trt_spec.plan.workspace import Workspace
 from trt_spec.serve.contract import TARGET_MODEL
 from trt_spec.spec.model import Serve
+from trt_spec.verify.client import TritonClient
 
 WAYS = {
     "no dynamic_batching": None,
@@ -54,32 +52,22 @@ def served(place: Workspace, batching: DynamicBatching | None) -> Iterator[str]:
         config = parse_pbtxt(file.read_text(encoding="utf-8"))
         file.write_text(render_pbtxt(replace(config, dynamic_batching=batching)), encoding="utf-8")
         backends = write_backends(find_triton(), root / "backends")
-        ports = find_free_ports()
-        with running_triton(LaunchOptions(repository, root / "server", Serve(**ports), backends=backends)):
-            yield f"127.0.0.1:{ports['grpc_port']}"
-
-
-def call(server: client.InferenceServerClient, tokens: int) -> None:
-    inputs = []
-    for name, values in (
-        ("input_ids", np.arange(5, 5 + tokens)[None]),
-        ("input_lengths", [[tokens]]),
-        ("request_output_len", [[2]]),
-    ):
-        array = np.asarray(values, np.int32)
-        inputs.append(client.InferInput(name, array.shape, "INT32"))
-        inputs[-1].set_data_from_numpy(array)
-    server.infer(TARGET_MODEL, inputs, client_timeout=ATTEMPT_S)
+        options = LaunchOptions(repository, root / "server", Serve(**find_free_ports()), backends=backends)
+        with running_triton(options) as server:
+            yield server.grpc_url
 
 
 def measure(address: str, calls: int, bursts: int) -> list[float]:
     """Seconds of each burst."""
-    servers = [client.InferenceServerClient(address) for _ in range(calls)]
     seconds = []
-    with ThreadPoolExecutor(calls) as pool:
+    with TritonClient(address, deadline_s=ATTEMPT_S) as client, ThreadPoolExecutor(calls) as pool:
+
+        def ask(tokens: int) -> tuple[int, ...]:
+            return client.generate_from_ids(TARGET_MODEL, range(5, 5 + tokens), 2, (), label=f"{tokens} ids")
+
         for _ in range(bursts + 1):
             started = time.perf_counter()
-            list(pool.map(call, servers, range(20, 20 + calls)))
+            list(pool.map(ask, range(20, 20 + calls)))
             seconds.append(time.perf_counter() - started)
     return seconds[1:]  # the first one reads the prompts
 

@@ -56,13 +56,10 @@ def _placeholder(kind: ModelKind) -> str:
 def check_queues(view: RepositoryView) -> Iterator[CheckFinding]:
     """An engine's queue without a bound grows until clients give up; with one, Triton loses time (B106)."""
     roles = resolve_roles(view)
-    called = {
-        who: {name for caller in roles.callers if caller.is_ours is who for name in (caller.target, caller.draft)}
-        for who in (True, False)
-    }
-    bounded = called[True] - called[False]
     for name, model in roles.engines.items():
         batching = model.config.dynamic_batching if model.config else None
+        callers = [caller for caller in roles.callers if name in (caller.target, caller.draft)]
+        is_bounded = bool(callers) and all(caller.is_ours for caller in callers)
         if batching is not None and batching.max_queue_size > 0:
             yield found(
                 model,
@@ -73,7 +70,7 @@ def check_queues(view: RepositoryView) -> Iterator[CheckFinding]:
                 "with a bound Triton 24.10 leaves some of them in the queue for half a second, engine idle (measured)",
                 "Remove max_queue_size, and bound what clients send to the models before the engine.",
             )
-        elif name not in bounded:
+        elif not is_bounded:
             yield found(
                 model,
                 _QUEUE_SIZE,
