@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from trt_spec.deploy.host.listeners import is_listening
-from trt_spec.deploy.host.log_causes import find_cause
+from trt_spec.deploy.host.log_causes import find_cause_in_log
 from trt_spec.deploy.host.log_digest import read_log_tail, render_log_digest
 from trt_spec.deploy.host.process_group import list_processes
 from trt_spec.deploy.host.server import RunningServer
@@ -44,7 +44,7 @@ def explain_failure(server: RunningServer, found: str, remedy: str) -> StepFaile
     """``found`` with what the log says of it; a cause that is known comes with its code and its own remedy."""
     text = read_log_tail(Path(server.log))
     digest = render_log_digest(text)
-    cause = find_cause(digest) or find_cause(text)
+    cause = find_cause_in_log(text)
     named = "" if cause is None else f" {cause.sentence} [{cause.code}]."
     said = f" Its log says: {' | '.join(digest.splitlines())}." if digest else " Its log is empty."
     return StepFailed(

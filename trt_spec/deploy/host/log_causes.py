@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from trt_spec.deploy.host.log_digest import drop_noise, render_log_digest
+
 
 class Cause(NamedTuple):
     """Why a server did not start; ``code`` is stable."""
@@ -142,6 +144,11 @@ _CAUSES = (
         "Use the pinned container.",
     ),
 )
+
+
+def find_cause_in_log(log: str) -> Cause | None:
+    """The cause that the errors of a Triton log tell, or else any other of its lines."""
+    return find_cause(render_log_digest(log)) or find_cause(drop_noise(log))
 
 
 def find_cause(lines: str) -> Cause | None:

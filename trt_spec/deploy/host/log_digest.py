@@ -49,7 +49,7 @@ def render_log_digest(text: str) -> str:
     consequences: list[str] = []
     lines = [_RANK.sub("", line) for line in text.splitlines()]
     for line in lines:
-        if not _ERROR.match(line) or any(word in line for word in _NOISE):
+        if not _ERROR.match(line) or _is_noise(line):
             continue
         shown = _clean(line)
         bucket = consequences if any(word in shown for word in _CONSEQUENCES) else causes
@@ -61,9 +61,14 @@ def render_log_digest(text: str) -> str:
     if unfinished:
         shown_lines = [*shown_lines, f"still loading: {', '.join(unfinished)}"]
     if not shown_lines:
-        shown_lines = [line for line in lines if line.strip() and not any(word in line for word in _NOISE)]
+        shown_lines = [line for line in lines if line.strip() and not _is_noise(line)]
         return "\n".join(shown_lines[-DIGEST_LINES:])
     return "\n".join(shown_lines[:DIGEST_LINES])
+
+
+def drop_noise(text: str) -> str:
+    """Return a Triton log without the lines that every start on a machine without a GPU prints."""
+    return "\n".join(line for line in text.splitlines() if not _is_noise(line))
 
 
 def find_unfinished_models(text: str) -> list[str]:
@@ -71,6 +76,10 @@ def find_unfinished_models(text: str) -> list[str]:
     started = dict.fromkeys(match["model"] for match in _LOADING.finditer(text))
     finished = {match["model"] for match in _FINISHED.finditer(text)}
     return [model for model in started if model not in finished]
+
+
+def _is_noise(line: str) -> bool:
+    return any(word in line for word in _NOISE)
 
 
 def _clean(line: str) -> str:

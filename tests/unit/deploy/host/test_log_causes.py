@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trt_spec.deploy.host.log_causes import find_cause
+from trt_spec.deploy.host.log_causes import find_cause, find_cause_in_log
 from trt_spec.deploy.host.log_digest import render_log_digest
 
 STACK = """\
@@ -88,7 +88,7 @@ def test_b081_the_leaf_comes_first_with_its_cause() -> None:
 
 @pytest.mark.parametrize(("code", "log"), POSTED)
 def test_b081_posted_logs(code: str, log: str) -> None:
-    cause = find_cause(render_log_digest(log)) or find_cause(log)
+    cause = find_cause_in_log(log)
     assert cause is not None
     assert cause.code == code
 
@@ -105,6 +105,18 @@ def test_words_of_the_messages(code: str, line: str) -> None:
     assert cause is not None
     assert cause.code == code
     assert cause.remedy.endswith(".") and not cause.sentence.endswith(".")  # as they are put together
+
+
+def test_what_every_start_without_a_gpu_warns_of_is_no_cause() -> None:
+    log = """\
+W1130 18:10:32.774905 8442 pinned_memory_manager.cc:273] "Unable to allocate pinned system memory, pinned memory pool \
+will not be available: CUDA driver version is insufficient for CUDA runtime version"
+E1130 18:10:34.101203 8442 model_lifecycle.cc:642] "failed to load 'ensemble' version 1: Internal: IndentationError: \
+unexpected indent (model.py, line 190)"
+error: creating server: Internal - failed to load all models
+"""
+    assert find_cause_in_log(log) is None
+    assert "IndentationError" in render_log_digest(log)
 
 
 def test_a_sound_log_has_no_cause() -> None:
