@@ -29,6 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from nvidia_loop import NVIDIA_MODEL, add_nvidia_loop, make_environment
 from prompts import CHAT, PROMPTS
 
@@ -83,12 +84,12 @@ class Server:
     def calls(self) -> dict[str, list[tuple[int, int]]]:
         """(arrival, answer) of every engine call so far, nanoseconds, by role."""
         files = {"draft": self.trace / DRAFT_MODEL, "target": self.trace / TARGET_MODEL}
-        return {role: [read_call(line) for line in file.read_text().splitlines()] for role, file in files.items()}
+        return {role: read_calls(file) for role, file in files.items()}
 
 
-def read_call(line: str) -> tuple[int, int]:
-    arrival_ns, answer_ns = line.split()
-    return int(arrival_ns), int(answer_ns)
+def read_calls(file: Path) -> list[tuple[int, int]]:
+    rows = np.fromfile(file, np.int64).reshape(-1, 2)
+    return [(arrival, answer) for arrival, answer in rows[rows[:, 1] > 0].tolist()]
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def test_a_draft_that_stops_at_its_end_id_is_found_out(monkeypatch, p_value):
 
     def stopping(self, *given):
         call = whole(self, *given)
-        return type(call)(**{**vars(call), "end_id": END})
+        return call._replace(end_id=END)
 
     monkeypatch.setattr(TokenAnswer, "draft_call", stopping)
     assert p_value(expected(SETTINGS["raw"]), sampled(SETTINGS["raw"], "logits", TinyEngines())) < 0.001

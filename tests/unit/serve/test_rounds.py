@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -193,7 +192,7 @@ def plans(*given):
             self.offers.append(offer)
             plan = given[min(len(self.offers), len(given)) - 1]
             length = min(plan.length, room_tokens - 1)
-            return replace(plan, length=length, plain_tokens=plan.plain_tokens or 1)
+            return plan._replace(length=length, plain_tokens=plan.plain_tokens or 1)
 
     return Planned(0, ahead=True)
 
@@ -296,7 +295,7 @@ def test_who_has_left_costs_no_further_call_unless_logits_wait_to_be_fetched(lea
 def test_a_handle_is_never_drafted_ahead_of():
     class Handles(SlowEngines):
         async def draft(self, call):
-            return replace(await super().draft(call), is_handle=True)
+            return (await super().draft(call))._replace(is_handle=True)
 
     engines = Handles(counting, counting, 0, vocab=1000)
     run(engines, plans(RoundPlan(2, ahead=True)), prompt_ids=[1], max_tokens=9, draft_len=2)

@@ -1,7 +1,6 @@
 """The loop on engines made of plain functions: whatever the draft proposes, the answer is the target's own."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -122,7 +121,7 @@ class DeafEngines(FunctionEngines):
     """Engines that run on behind stop words, as one may that accepts a stop word and more in one step."""
 
     def _run(self, role, call):
-        return super()._run(role, replace(call, stop_words=()))
+        return super()._run(role, call._replace(stop_words=()))
 
 
 @pytest.mark.parametrize(("end_ids", "said"), [((), [1, 2, 3, 4]), ((END, 4), [1, 2, 3])])

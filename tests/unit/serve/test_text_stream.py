@@ -134,6 +134,9 @@ def test_streamed_answers_are_the_unary_ones_up_to_the_first_stop_text(tokenizer
                 pieces.append(answered.add(said[start:end]))
         return "".join([*pieces, answered.finish(cut=False)]), answered
 
+    unread = Answer(tokenizer, stops, reads_along=False)
+    pieces = [unread.add(said), unread.finish(cut=False)]
+    assert ("".join(pieces), unread.text) == (expected, expected)
     unary, whole = answer([0, len(said)])
     streamed, parts = answer(sorted({0, len(said), *(cut for cut in cuts if cut < len(said))}))
     assert streamed == unary == expected == parts.text

@@ -96,6 +96,15 @@ def test_a_character_that_the_length_limit_cut_is_left_out(tokenizer, cut, tail)
     assert answer.finish(cut=cut) == tail
 
 
+@pytest.mark.parametrize(("cut", "text"), [(True, "ok"), (False, f"ok{BROKEN}")])
+def test_what_nobody_reads_along_is_decoded_at_the_end(tokenizer, cut, text):
+    lead, _ = tokenizer.encode("é")
+    answer = Answer(tokenizer, [], reads_along=False)
+    assert [answer.add([token]) for token in (*tokenizer.encode("ok"), lead)] == ["", "", ""]
+    assert answer.ids == [*tokenizer.encode("ok"), lead]
+    assert answer.finish(cut=cut) == answer.text == text
+
+
 def test_a_stop_text_already_passed_does_not_count_again(tokenizer):
     answer = Answer(tokenizer, ["ab"])
     assert answer.add(tokenizer.encode("xxa")) == "xxa"

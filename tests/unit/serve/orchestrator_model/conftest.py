@@ -39,7 +39,6 @@ def triton(monkeypatch):
     module.Logger = types.SimpleNamespace(
         log_warn=module.warnings.append, log_error=module.warnings.append, log_info=module.lines.append
     )
-    module.get_output_tensor_by_name = lambda response, name: response.outputs.get(name)
 
     class InferenceRequest:
         def __init__(self, model_name, requested_output_names, inputs):

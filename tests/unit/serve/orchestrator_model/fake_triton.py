@@ -60,6 +60,9 @@ class InferenceResponse:
         self.outputs = {tensor.name(): tensor for tensor in output_tensors}
         self._error = error
 
+    def output_tensors(self):
+        return list(self.outputs.values())
+
     def has_error(self):
         return self._error is not None
 
