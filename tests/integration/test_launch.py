@@ -20,6 +20,7 @@ from trt_spec.deploy.host.triton import find_triton, write_backends
 from trt_spec.deploy.ownership import MARKER_FILE
 from trt_spec.deploy.pbtxt import InstanceGroup, ModelConfig, Tensor, render_pbtxt
 from trt_spec.errors import EnvironmentMissing, SpecError, StepFailed
+from trt_spec.plan.launch import python_backend_threads
 from trt_spec.spec.model import Serve
 
 pytest.importorskip("tritonclient")
@@ -70,11 +71,11 @@ class TritonPythonModel:
 PATH_WITH_EVERYTHING = "/a b,c:d'e\"f\\g ${h} \ud55c"
 
 
-def write_model(repository: Path, name: str, code: str | None) -> None:
+def write_model(repository: Path, name: str, code: str | None, max_batch_size: int = 0) -> None:
     config = ModelConfig(
         name=name,
         backend="python",
-        max_batch_size=0,
+        max_batch_size=max_batch_size,
         inputs=(Tensor("x", "INT32", (1,)),),
         outputs=(Tensor("y", "INT32", (1,)),),
         instance_group=InstanceGroup(),
@@ -128,6 +129,7 @@ def test_start_answer_stop(options: LaunchOptions) -> None:
         assert ask_echo(server) == [42]
         assert load_server(options.workspace) == server
         assert list(SHM_DIR.glob(f"{server.shm_prefix}*")), "the prefix of shared memory files is not in effect"
+        assert thread_pool_size(server) == python_backend_threads(1)
         with pytest.raises(EnvironmentMissing, match="already runs"):
             launch_triton(options)
         neighbour = LaunchOptions(
@@ -144,6 +146,18 @@ def test_start_answer_stop(options: LaunchOptions) -> None:
     assert_nothing_left(server)
     assert not (options.workspace / SERVER_FILE).exists()
     assert stop_triton(options.workspace) is None
+
+
+def test_the_largest_batch_of_the_repository_decides_how_many_threads_wait_for_calls(options: LaunchOptions) -> None:
+    write_model(options.repository, "many", ECHO, max_batch_size=5)
+    with running_triton(options) as server:
+        assert thread_pool_size(server) == python_backend_threads(5)
+
+
+def thread_pool_size(server: RunningServer) -> int:
+    argv = Path(f"/proc/{server.pid}/cmdline").read_bytes().decode().split("\0")
+    (size,) = [word.rpartition("=")[2] for word in argv if "thread-pool-size=" in word]
+    return int(size)
 
 
 def test_backend_beside_its_package(options: LaunchOptions, tmp_path: Path) -> None:

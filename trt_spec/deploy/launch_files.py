@@ -187,7 +187,12 @@ def resolve_gpu_target(manifest: Manifest, place: Workspace, to: TargetName) -> 
         spec=spec,
         image=resolve_profile(spec.tensorrt_llm, accept_derived=True).container,
         placement=placement,
-        launch=plan_launch(placement, inside if host.owns_repository else triton_repository(root), serve),
+        launch=plan_launch(
+            placement,
+            inside if host.owns_repository else triton_repository(root),
+            serve,
+            requests=spec.limits.max_batch_size,
+        ),
         engine_bytes=sum_engine_bytes(manifest, place),
         deployment_id=resolve_deployment_id(manifest),
         workspace=root,

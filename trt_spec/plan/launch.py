@@ -16,7 +16,7 @@ from trt_spec.spec.model import Serve
 
 TRITONSERVER = "/opt/tritonserver/bin/tritonserver"  # in NVIDIA's containers
 READY_PATH = "/v2/health/ready"  # of its HTTP port; answers 200 once every model is loaded
-PYTHON_BACKEND_THREADS = 128  # with Triton's default a handful of calls between models would be in flight at once
+SPARE_THREADS, MOST_THREADS = 4, 1024
 SHM_PREFIX = "trtspec_"
 # mpirun binds a lone process to one core by default, and with it Triton and its models (measured, Open MPI 4 and 5).
 MPIRUN = ("mpirun", "--allow-run-as-root", "--bind-to", "none")
@@ -77,6 +77,7 @@ def plan_launch(
     repository: str,
     serve: Serve,
     *,
+    requests: int,
     program: str = TRITONSERVER,
     shm_prefix: str = SHM_PREFIX,
     visible_gpus: int | None = None,
@@ -84,8 +85,9 @@ def plan_launch(
     """The processes that serve ``repository``, a path as those processes see it. Pure.
 
     Two engines need the orchestrator, whatever their sizes: leader mode would hand both the same MPI ranks.
-    ``program`` is tritonserver, ``shm_prefix`` begins the names of shared memory files. ``visible_gpus`` is how many a
-    process sees where that is not for the placement to say: natively, on a host with more.
+    ``requests`` is how many are answered at a time. ``program`` is tritonserver, ``shm_prefix`` begins the names of
+    shared memory files. ``visible_gpus`` is how many a process sees where that is not for the placement to say:
+    natively, on a host with more.
     """
     names = [MODEL_NAMES[role] for role in placement.roles]
     own: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ def plan_launch(
         own = _without_pools(visible_gpus or placement.visible_gpus) if is_spawned else ()
     ranks = tuple(
         (
-            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_"),
+            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_", requests),
             *own,
             *(() if rank == 0 else _engines_only(names)),
         )
@@ -107,7 +109,12 @@ def plan_launch(
 
 
 def server_argv(
-    program: str, repository: str, serve: Serve, shm_prefix: str, exit_timeout_s: int = EXIT_TIMEOUT_S
+    program: str,
+    repository: str,
+    serve: Serve,
+    shm_prefix: str,
+    requests: int,
+    exit_timeout_s: int = EXIT_TIMEOUT_S,
 ) -> tuple[str, ...]:
     """What every tritonserver process gets. Options as `tritonserver --help` of 2.51 lists them."""
     return (
@@ -120,8 +127,19 @@ def server_argv(
         *(f"--{name}-address={serve.host}" for name in serve.ports),
         *(f"--{name}-port={port}" for name, port in serve.ports.items()),
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
-        f"--backend-config=python,thread-pool-size={PYTHON_BACKEND_THREADS}",
+        f"--backend-config=python,thread-pool-size={python_backend_threads(requests)}",
     )
+
+
+def python_backend_threads(requests: int) -> int:
+    """Threads that Triton itself keeps for each Python model, where ``requests`` are answered at a time.
+
+    A call between models holds one until it is answered: of each request one to the target and one to the draft, which
+    may run ahead, or may never be answered because the draft engine has died. No more than that and a few for what is
+    short: they are woken in turn, and one that has slept long finds nothing in the caches. On 2 cores a round of
+    speculation takes 0.2 to 0.3 ms longer with 128 threads than with 20 (benchmarks/orchestrators.py).
+    """
+    return min(2 * requests + SPARE_THREADS, MOST_THREADS)
 
 
 def _without_pools(gpus: int) -> tuple[str, ...]:

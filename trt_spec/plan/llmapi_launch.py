@@ -38,7 +38,7 @@ def plan_llmapi_launch(
     with blanks or glob characters where several ranks are started.
     """
     placement = plan_placement(spec)[0]
-    ranks, serve = placement.world_size, serve or spec.serve
+    ranks, serve, requests = placement.world_size, serve or spec.serve, spec.limits.max_batch_size
     environment = dict(ENVIRONMENT)
     if any(judge_reference(model.model) == "hub" for model in spec.models().values()):
         del environment[HUB_OFFLINE]  # TensorRT-LLM itself downloads hub models, at the start
@@ -46,7 +46,7 @@ def plan_llmapi_launch(
         environment[VISIBLE_VARIABLE] = ",".join(map(str, spec.target.gpus))
     nodes = placement.roles["target"].nodes
     if ranks == 1:
-        argv = server_argv(program, repository, serve, f"{shm_prefix}0_")
+        argv = server_argv(program, repository, serve, f"{shm_prefix}0_", requests)
         return Launch("llmapi", environment, (argv,), nodes)
     if _UNSAFE.search(repository):
         raise SpecError(
@@ -58,7 +58,7 @@ def plan_llmapi_launch(
     commands = tuple(
         (
             RANK_LAUNCHER,
-            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_"),
+            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_", requests),
             *(() if rank == 0 else waiting),
         )
         for rank in range(ranks)

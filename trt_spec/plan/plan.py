@@ -191,7 +191,8 @@ def _plan_engine(
     findings += () if medusa is None else judge_medusa_plan(medusa)
     refused = is_refused(tuple(findings))
     steps = () if refused else plan_engine_steps(spec, facts, sizing.limits, profile, options.workspace, files)
-    launch = None if refused else plan_launch(placement, str(options.workspace.repository), spec.serve)
+    repository, requests = str(options.workspace.repository), spec.limits.max_batch_size
+    launch = None if refused else plan_launch(placement, repository, spec.serve, requests=requests)
     engine = EnginePlan(profile, sizing.limits, placement, memory, speed, launch, medusa)
     return Plan(spec, files, facts, _ordered(findings), steps, engine)
 

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from trt_spec.plan.launch import EXIT_TIMEOUT_S, TRITONSERVER, plan_launch
+from trt_spec.plan.launch import EXIT_TIMEOUT_S, TRITONSERVER, plan_launch, python_backend_threads
 from trt_spec.plan.placement import plan_placement
 from trt_spec.spec.model import Serve, Spec
 
@@ -37,7 +37,7 @@ def make_pair(target: int, draft: int, split: str = "shared", accept: str = "tok
 def launch_of(spec: Spec):
     placement, found = plan_placement(spec)
     assert not [finding for finding in found if finding.severity == "refuse"]
-    return placement, plan_launch(placement, "/r", SERVE)
+    return placement, plan_launch(placement, "/r", SERVE, requests=8)
 
 
 def broken_rules(spec: Spec, placement, launch) -> list[str]:
@@ -132,7 +132,7 @@ def test_the_checker_finds_faults():
     """It would be worth nothing if it accepted what the cases are about."""
     spec = make_pair(2, 1, accept="fast_logits")
     placement, launch = launch_of(spec)
-    leader = plan_launch(type(placement)(placement.roles, "leader", 2, False), "/r", SERVE)
+    leader = plan_launch(type(placement)(placement.roles, "leader", 2, False), "/r", SERVE, requests=8)
     assert "two engines without the orchestrator" in broken_rules(spec, placement, leader)
     for faulty, rule in (((1,), "participant ids overlap"), ((0,), "rank 0 is the orchestrator")):
         draft = placement.roles["draft"]
@@ -185,14 +185,14 @@ def test_one_engine_is_led_by_its_first_rank(ranks):
 
 def test_one_process_in_full():
     placement, _ = launch_of(make_pair(1, 1))
-    launch = plan_launch(placement, "/r", SERVE, visible_gpus=8)  # natively on a host of eight
+    launch = plan_launch(placement, "/r", SERVE, requests=8, visible_gpus=8)  # natively on a host of eight
     assert launch.command() == (
         *("mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", "1", TRITONSERVER, "--model-repository=/r"),
         *("--disable-auto-complete-config", "--exit-on-error=true", "--strict-readiness=true"),
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *("--http-address=10.0.0.5", "--grpc-address=10.0.0.5", "--metrics-address=10.0.0.5"),
         *("--http-port=9000", "--grpc-port=9001", "--metrics-port=9002"),
-        *("--backend-config=python,shm-region-prefix-name=trtspec_0_", "--backend-config=python,thread-pool-size=128"),
+        *("--backend-config=python,shm-region-prefix-name=trtspec_0_", "--backend-config=python,thread-pool-size=20"),
         *("--pinned-memory-pool-byte-size=0", "--enable-peer-access=false"),
         *(f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(8)),
     )
@@ -217,8 +217,13 @@ def test_ranks_of_several_nodes_start_on_their_hosts_with_their_environment():
 
 def test_the_shell_line_keeps_every_word():
     placement, _ = plan_placement(make_pair(1, 1))
-    launch = plan_launch(placement, "/a b:c,d/it's", SERVE)
+    launch = plan_launch(placement, "/a b:c,d/it's", SERVE, requests=8)
     words = shlex.split(launch.shell_line())
     count = len(launch.environment)
     assert tuple(words[count:]) == launch.command()
     assert dict(word.split("=", 1) for word in words[:count]) == launch.environment
+
+
+@pytest.mark.parametrize(("requests", "threads"), [(1, 6), (8, 20), (64, 132), (4096, 1024)])
+def test_every_request_has_a_thread_for_each_engine_and_a_few_are_spare(requests, threads):
+    assert python_backend_threads(requests) == threads

@@ -18,15 +18,25 @@ MODELS_END_S = int(STOP_TIMEOUT_S) - 5  # what Triton gives its models to end, b
 
 
 def embedded_command(
-    install: TritonInstall, workspace: Path, repository: Path, backends: Path, serve: Serve, token: str
+    install: TritonInstall,
+    workspace: Path,
+    repository: Path,
+    backends: Path,
+    serve: Serve,
+    token: str,
+    requests: int,
 ) -> StartCommand:
-    """How to start it with ``workspace`` as the working directory; links are made there for paths that need one."""
+    """How to start it with ``workspace`` as the working directory; links are made there for paths that need one.
+
+    ``requests`` is how many are answered at a time.
+    """
     argv = (
         *server_argv(
             str(install.server),
             link_plain_path(repository, workspace, REPOSITORY_LINK),
             serve,
             shm_prefix_of(token),
+            requests,
             MODELS_END_S,
         ),
         f"--backend-directory={link_plain_path(backends, workspace, BACKENDS_LINK)}",

@@ -32,7 +32,7 @@ from trt_spec.deploy.host.server import (
 from trt_spec.deploy.host.start_command import StartCommand
 from trt_spec.deploy.host.triton import TritonInstall, find_triton, write_backends
 from trt_spec.deploy.ownership import read_marker
-from trt_spec.deploy.pbtxt import parse_pbtxt
+from trt_spec.deploy.pbtxt import ModelConfig, parse_pbtxt
 from trt_spec.deploy.shell_paths import is_plain
 from trt_spec.errors import EnvironmentMissing, SpecError
 from trt_spec.spec.model import Serve
@@ -128,17 +128,15 @@ def check_repository(repository: Path) -> None:
     A Python model without its model.py is the worst of these: Triton waits for it forever and logs nothing.
     """
     remedy = "Write the repository with `trtspec deploy SPEC`."
-    models = sorted(path.parent for path in repository.glob("*/config.pbtxt"))
-    if not models:
+    configs = _read_configs(repository)
+    if not configs:
         raise SpecError(f"{repository} is no model repository: no folder in it has a config.pbtxt.", remedy=remedy)
-    for model in models:
+    for model, config in configs.items():
         if not is_plain(model.name):
             raise SpecError(
                 f"Model folder {model} has a character in its name that Triton passes to a shell.",
                 remedy="Name models with letters, digits, '_', '-' and '.' only.",
             )
-        file = model / "config.pbtxt"
-        config = parse_pbtxt(file.read_text(encoding="utf-8", errors="replace"), str(file))
         versions = [entry for entry in model.iterdir() if entry.is_dir() and entry.name.isdigit()]
         if not versions and config.backend != "ensemble":
             raise SpecError(f"Model folder {model} has no version folder, expected {model / '1'}.", remedy=remedy)
@@ -146,6 +144,14 @@ def check_repository(repository: Path) -> None:
             newest = max(versions, key=lambda entry: int(entry.name))
             if not (newest / "model.py").is_file():
                 raise SpecError(f"{newest / 'model.py'} is missing: {model.name} is a Python model.", remedy=remedy)
+
+
+def _read_configs(repository: Path) -> dict[Path, ModelConfig]:
+    """The configuration of every model folder; SpecError for one that does not parse."""
+    return {
+        file.parent: parse_pbtxt(file.read_text(encoding="utf-8", errors="replace"), str(file))
+        for file in sorted(repository.glob("*/config.pbtxt"))
+    }
 
 
 def check_not_running(workspace: Path) -> None:
@@ -175,7 +181,8 @@ def _plan_start(options: LaunchOptions, install: TritonInstall | None, serve: Se
     assert install is not None
     workspace = options.workspace.absolute()
     backends = options.backends or write_backends(install, workspace / BACKENDS_FOLDER)
-    return embedded_command(install, workspace, options.repository, backends, serve, token)
+    requests = max(config.max_batch_size for config in _read_configs(options.repository).values())
+    return embedded_command(install, workspace, options.repository, backends, serve, token, max(1, requests))
 
 
 def _start(options: LaunchOptions, command: StartCommand, serve: Serve, shm_prefix: str) -> RunningServer:

@@ -166,7 +166,10 @@ def test_a_changed_spec_changes_only_what_it_should(load):
         f"{triton}/labels/trtspec.deployment-id",
     ]
     assert set(monitored) < set(changed_paths(before, load(serve={"metrics_port": 9002})))  # what they read changed
-    assert changed_paths(before, load(limits={"max_batch_size": 2})) == [f"{triton}/labels/trtspec.deployment-id"]
+    assert changed_paths(before, load(limits={"max_batch_size": 2})) == [
+        f"{triton}/command",  # fewer threads
+        f"{triton}/labels/trtspec.deployment-id",
+    ]
     two = load(target={"model": "owner/target", "tensor_parallel": 2})
     assert changed_paths(before, two) == [
         f"{triton}/command",

@@ -165,10 +165,11 @@ def test_another_host_changes_nothing(make_target: MakeTarget) -> None:
     assert not changed(make_target(), make_target(serve={"host": "10.0.0.1"}))
 
 
-def test_another_batch_size_changes_the_autoscaler_and_the_id(make_target: MakeTarget) -> None:
+def test_another_batch_size_changes_the_autoscaler_the_threads_and_the_id(make_target: MakeTarget) -> None:
     found = changed(make_target(), make_target(limits={"max_batch_size": 32}))
     metrics = "monitoring/horizontalpodautoscaler.yaml/spec/metrics"
-    assert found == {ID, *(f"{metrics}/{index}/pods/target/averageValue" for index in range(2))}
+    threads = "deployment.yaml/spec/template/spec/containers/0/command/19"
+    assert found == {ID, threads, *(f"{metrics}/{index}/pods/target/averageValue" for index in range(2))}
 
 
 def test_fewer_gpus_change_resources_and_the_pools_of_the_orchestrator(make_target: MakeTarget) -> None:

@@ -179,4 +179,8 @@ def test_a_changed_spec_changes_only_what_it_should(make_slurm):
     lines = [set(text.splitlines()) for text in (before["trtspec.sbatch"], after["trtspec.sbatch"])]
     assert {line.split()[0] for line in lines[0] ^ lines[1]} == {"echo"}
     assert before["rank.sh"].replace("--http-port=8000", "--http-port=9000") == after["rank.sh"]
-    assert render_slurm(make_slurm(limits={"max_batch_size": 2})) == before
+    after = render_slurm(make_slurm(limits={"max_batch_size": 2}))
+    assert after["trtspec.sbatch"] == before["trtspec.sbatch"]
+    assert (
+        after["rank.sh"] == before["rank.sh"].replace("thread-pool-size=20", "thread-pool-size=8") != before["rank.sh"]
+    )

@@ -22,7 +22,9 @@ PRESETS = ("llama-3.1-405b-h200x4", "llama-3.1-70b-h200x1")
 def test_the_presets_command_lines(plan_preset, preset, version):
     planned = plan_preset(preset, version)
     placement, _ = plan_placement(planned.spec)
-    launch = plan_launch(placement, "/workspace/repository", planned.spec.serve)
+    launch = plan_launch(
+        placement, "/workspace/repository", planned.spec.serve, requests=planned.spec.limits.max_batch_size
+    )
     lines = {**planned.argv(), "launch": list(launch.command())}
     path = GOLDEN / f"{preset}-{version}.json"
     if os.environ.get("TRTSPEC_WRITE_GOLDEN"):

@@ -180,7 +180,7 @@ class TritonPythonModel:
     async def _answer(self, request: ClientRequest, asked: TextRequest, around: Surroundings) -> None:
         speculation, figures = asked.speculation, request.figures
         counts = figures.counts
-        answer = Answer(self._tokenizer, asked.stop_texts)
+        answer = Answer(self._tokenizer, asked.stop_texts, reads_along=speculation.streams)
         text, ids_sent = asked.echo, 0
         policy = self._policy(asked, around.sources)
         async for new_ids in speculate(self._engines.for_request(), speculation, counts, policy, around):

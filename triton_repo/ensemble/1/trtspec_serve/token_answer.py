@@ -53,6 +53,7 @@ class TokenAnswer:
         # The same ids as an array that never moves: a call's view of it stays right, for ids are only added.
         self._array = np.empty(self._start + request.max_tokens, np.int32)
         self._array[: self._start] = self.ids
+        self._said: NDArray[np.int32] = self._array[: self._start]
         # An engine takes one end id; the model's others stop it as stop words.
         self._end_id = request.end_ids[0] if request.end_ids else None
         self._more_ends: StopWords = tuple((other,) for other in request.end_ids[1:])
@@ -84,28 +85,28 @@ class TokenAnswer:
         # is too short to end, kept away from every token of the draft.
         rules = call.sampling.rules
         if not rules.min_tokens:
-            return replace(call, end_id=None, accept=self._accept)
+            return call._replace(end_id=None, accept=self._accept)
         rules = replace(rules, min_tokens=max(rules.min_tokens, max_new_tokens))
-        return replace(call, sampling=replace(call.sampling, rules=rules), accept=self._accept)
+        return call._replace(sampling=replace(call.sampling, rules=rules), accept=self._accept)
 
     def target_call(self, max_new_tokens: int, draft: Draft) -> EngineCall:
-        call = self._call("target", max_new_tokens)
-        return replace(
-            call, draft_ids=draft.ids, draft_logits=draft.logits, wants_log_probs=self._request.wants_log_probs
+        return self._call("target", max_new_tokens)._replace(
+            draft_ids=draft.ids, draft_logits=draft.logits, wants_log_probs=self._request.wants_log_probs
         )
 
     def _call(self, role: str, max_new_tokens: int, behind: Sequence[int] = ()) -> EngineCall:
-        # A seed used twice would correlate the draws of different rounds, and draft with target.
-        sampling = fresh_seed(self._request.sampling, f"{role}:{len(self.ids)}{f'+{len(behind)}' if behind else ''}")
-        missing = max(0, self.missing_tokens - len(behind))
+        ids = np.concatenate([self._said, np.array(behind, np.int32)]) if behind else self._said
+        sampling, stop_words = self._request.sampling, self._stop_words
+        if not sampling.is_greedy:
+            # A seed used twice would correlate the draws of different rounds, and draft with target.
+            purpose = f"{role}:{len(self.ids)}{f'+{len(behind)}' if behind else ''}"
+            sampling = replace(sampling, seed=fresh_seed(sampling.seed, purpose))
         if sampling.rules.min_tokens:
+            missing = max(0, self.missing_tokens - len(behind))
             banned = self._more_ends if missing else ()  # an engine's minimum length holds for its one end id
             rules = replace(sampling.rules, min_tokens=missing, bad_words=(*sampling.rules.bad_words, *banned))
             sampling = replace(sampling, rules=rules)
-        stop_words = self._request.stop_words if missing else self._stop_words
-        ids: NDArray[np.int32] = self._array[: len(self.ids)]
-        if behind:
-            ids = np.concatenate([ids, np.array(behind, np.int32)])
+            stop_words = self._request.stop_words if missing else stop_words
         return EngineCall(ids, max_new_tokens, sampling, self._end_id, stop_words)
 
     def extend(self, new_ids: Sequence[int]) -> tuple[list[int], bool]:
@@ -119,12 +120,11 @@ class TokenAnswer:
         if ends:
             ids.pop()
         self._array[before : len(ids)] = ids[before:]
+        self._said = self._array[: len(ids)]
         return ids[before:], ends or stop is not None
 
 
-def fresh_seed(sampling: Sampling, purpose: str) -> Sampling:
-    """The same sampling with a seed that depends on the request's seed and on ``purpose`` alone."""
-    if sampling.is_greedy:
-        return sampling
-    digest = hashlib.blake2b(f"{sampling.seed}:{purpose}".encode(), digest_size=8).digest()
-    return replace(sampling, seed=int.from_bytes(digest, "little"))
+def fresh_seed(seed: int, purpose: str) -> int:
+    """A seed that depends on the request's ``seed`` and on ``purpose`` alone."""
+    digest = hashlib.blake2b(f"{seed}:{purpose}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

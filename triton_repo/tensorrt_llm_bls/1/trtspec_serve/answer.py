@@ -12,17 +12,23 @@ class Answer:
 
     Stop words are part of the answer, as in TensorRT-LLM's own output. They are also looked for in the text, because a
     word may be spelled by other tokens than the ones it is encoded to alone.
+
+    Without stop texts nobody but a client who ``reads_along`` needs the text before the end; then it is decoded there.
     """
 
-    def __init__(self, tokenizer: TextTokenizer, stop_texts: Sequence[str]) -> None:
+    def __init__(self, tokenizer: TextTokenizer, stop_texts: Sequence[str], *, reads_along: bool = True) -> None:
         self._stream = TextStream(tokenizer)
         self._stop_texts = tuple(stop_texts)
+        self._decodes = reads_along or bool(stop_texts)
         self.ids: list[int] = []
         self.text = ""
         self.stopped = False
 
     def add(self, ids: Sequence[int]) -> str:
         """The text that ``ids`` add; ids behind a stop text are dropped."""
+        if not self._decodes:
+            self.ids.extend(ids)
+            return ""
         before = len(self.text)
         for token in ids:
             if self.stopped:
@@ -38,6 +44,8 @@ class Answer:
         would have completed is dropped.
         """
         before = len(self.text)
+        if not self._decodes:
+            self._append(self._stream.push(self.ids))
         if not self.stopped:
             held = self._stream.finish()
             self._append(held.rstrip(BROKEN) if cut else held)

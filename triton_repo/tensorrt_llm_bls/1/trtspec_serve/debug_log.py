@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from .drafting import RoundOutcome
@@ -32,7 +31,7 @@ class DebugLog:
 
     def round(self, outcome: RoundOutcome) -> None:
         self._rounds += 1
-        figures = {**asdict(outcome), "round": self._rounds}
+        figures = {**outcome._asdict(), "plan": outcome.plan._asdict(), "round": self._rounds}
         figures.update(draft_s=round(outcome.draft_s, 6), target_s=round(outcome.target_s, 6))
         self._line("round", figures)
 

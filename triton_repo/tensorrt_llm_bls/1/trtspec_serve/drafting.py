@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 Source = Literal["model", "ngram"]
 """Who drafts: the draft model, or n-gram lookup in prompt and output."""
 
 
-@dataclass(frozen=True)
-class RoundPlan:
+class RoundPlan(NamedTuple):
     """What one round does: ``length`` tokens drafted by ``source`` (0: the target alone for ``plain_tokens``)."""
 
     length: int
@@ -21,8 +19,7 @@ class RoundPlan:
     """Let the draft model go on while the target verifies (PEARL)."""
 
 
-@dataclass(frozen=True)
-class RoundOutcome:
+class RoundOutcome(NamedTuple):
     """What a round did, and what it took."""
 
     plan: RoundPlan

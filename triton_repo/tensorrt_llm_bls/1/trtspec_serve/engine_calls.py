@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ Accept = Literal["tokens", "logits", "fast_logits"]
 draft's logits; by the same, with logits that go from engine to engine by a handle."""
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """Proposed ids, and what the target accepts them by; None accepts by equality.
 
     ``logits`` [len(ids), vocabulary] are those that the ids were sampled from; ``is_handle`` tells that they still wait
@@ -39,8 +37,7 @@ class Draft:
 NO_DRAFT = Draft([])
 
 
-@dataclass(frozen=True)
-class EngineCall:
+class EngineCall(NamedTuple):
     """One request to an engine: at most ``max_new_tokens`` behind ``ids`` int32 [n].
 
     A call to the draft says with ``accept`` which logits it has to bring; ``draft`` is for the target to verify.
@@ -57,8 +54,7 @@ class EngineCall:
     accept: Accept = "tokens"
 
 
-@dataclass(frozen=True)
-class TargetTokens:
+class TargetTokens(NamedTuple):
     """New ids without the end id, and their log-probabilities if the call wants them."""
 
     ids: list[int]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .contract import MIN_TOKENS_NAMES, SEED_NAMES
 from .engine_calls import EngineCall
@@ -18,7 +19,7 @@ RETENTION_PRIORITY = 60
 RETENTION_MS = 10_000
 """The next round comes long before; what is left of an answer that has ended loses its priority after this."""
 
-_TRUE = np.array([[True]])
+TRUE = np.array([[True]])
 
 
 @dataclass(frozen=True)
@@ -32,22 +33,35 @@ class EngineDialect:
     def min_tokens_name(self) -> str:
         return MIN_TOKENS_NAMES[SEED_NAMES.index(self.seed_name)]
 
-    def inputs(self, call: EngineCall, vocab_size: int, *, crowded: bool) -> dict[str, Any]:
-        """Input tensors [1, ...] of a call, by name; ``vocab_size`` is that of the engine it goes to.
+    def text_inputs(self, ids: NDArray[np.int32], *, crowded: bool) -> dict[str, Any]:
+        """Input tensors [1, ...] by name, of the ids that a call goes on behind."""
+        length = np.array([[len(ids)]], np.int32)
+        values: dict[str, Any] = {"input_ids": ids[None], "input_lengths": length}
+        if self.takes_retention and crowded:
+            values["retention_token_range_ends"] = length
+        return values
 
-        ``crowded`` tells that other requests use the engine's cache too. The blocks of one that is alone are the most
-        recently used anyway, and six tensors a call would take a tenth of what a round costs outside the engines.
-        """
-        values: dict[str, Any] = {
-            "input_ids": call.ids[None],
-            "input_lengths": np.array([[len(call.ids)]], np.int32),
-            "request_output_len": np.array([[call.max_new_tokens]], np.int32),
-            "exclude_input_in_output": _TRUE,
-        }
+    def round_inputs(self, call: EngineCall) -> dict[str, Any]:
+        """Input tensors [1, ...] by name, of what is another in every call."""
+        values: dict[str, Any] = {}
         if call.draft_ids:
             values["draft_input_ids"] = np.array([call.draft_ids], np.int32)
             if call.draft_logits is not None:
                 values["draft_logits"] = call.draft_logits[None]
+        if not call.sampling.is_greedy:
+            values[self.seed_name] = np.array([[call.sampling.seed]], np.uint64)
+        return values
+
+    def lasting_inputs(self, call: EngineCall, vocab_size: int, *, crowded: bool) -> dict[str, Any]:
+        """Input tensors [1, ...] by name, of what stays while ``lasting_settings`` stay.
+
+        ``vocab_size`` is that of the engine it goes to. ``crowded`` tells that other requests use the engine's cache
+        too: the blocks of one that is alone are the most recently used anyway, and six tensors more have their price.
+        """
+        values: dict[str, Any] = {
+            "request_output_len": np.array([[call.max_new_tokens]], np.int32),
+            "exclude_input_in_output": TRUE,
+        }
         if call.end_id is not None:
             values["end_id"] = values["pad_id"] = np.array([[call.end_id]], np.int32)
         if call.stop_words:
@@ -61,9 +75,8 @@ class EngineDialect:
             values["temperature"] = np.array([[sampling.temperature]], np.float32)
             values["runtime_top_k"] = np.array([[sampling.top_k]], np.int32)
             values["runtime_top_p"] = np.array([[sampling.top_p]], np.float32)
-            values[self.seed_name] = np.array([[sampling.seed]], np.uint64)
         if self.takes_retention and crowded:
-            values |= _retention(len(call.ids))
+            values |= _retention()
         return values | self._rules(sampling.rules, vocab_size)
 
     def _rules(self, rules: LogitRules, vocab_size: int) -> dict[str, Any]:
@@ -85,11 +98,24 @@ class EngineDialect:
         return values
 
 
-def _retention(tokens: int) -> dict[str, Any]:
+def lasting_settings(call: EngineCall) -> tuple[Any, ...]:
+    """What ``EngineDialect.lasting_inputs`` makes of a call, and compares: no two calls differ in the rest alone."""
+    sampling = call.sampling
+    return (
+        call.max_new_tokens,
+        call.end_id,
+        call.stop_words,
+        sampling.temperature,
+        sampling.top_k,
+        sampling.top_p,
+        sampling.rules,
+    )
+
+
+def _retention() -> dict[str, Any]:
     """Keeps the blocks of a sequence between its rounds, where the cache would otherwise give them to others first."""
     return {
         "retention_token_range_starts": np.array([[0]], np.int32),
-        "retention_token_range_ends": np.array([[tokens]], np.int32),
         "retention_token_range_priorities": np.array([[RETENTION_PRIORITY]], np.int32),
         "retention_token_range_durations_ms": np.array([[RETENTION_MS]], np.int32),
         "retention_decode_priority": np.array([[RETENTION_PRIORITY]], np.int32),

@@ -13,8 +13,7 @@ import time
 import types
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -22,18 +21,20 @@ LOOK_S = 1.0
 """How often calls are looked at that may never be answered."""
 
 
-@dataclass(frozen=True)
-class Blocking:
-    """What a coroutine asks its thread for: the result of ``call``, or TimeoutError after about ``limit_s``."""
+class Blocking(NamedTuple):
+    """What a coroutine asks its thread for: the result of ``call``, or what ``late`` makes after about ``limit_s``."""
 
     call: Callable[[], Any]
     limit_s: float
+    late: Callable[[], Exception]
 
 
 @types.coroutine
-def blocking(call: Callable[[], T], limit_s: float = math.inf) -> Generator[Blocking, Any, T]:
-    """Awaits what ``call`` returns or raises, outside the lock; TimeoutError if it takes longer than ``limit_s``."""
-    result: T = yield Blocking(call, limit_s)
+def blocking(
+    call: Callable[[], T], limit_s: float = math.inf, late: Callable[[], Exception] = TimeoutError
+) -> Generator[Blocking, Any, T]:
+    """Awaits what ``call`` returns or raises, outside the lock; raises what ``late`` makes behind ``limit_s``."""
+    result: T = yield Blocking(call, limit_s, late)
     return result
 
 
@@ -90,20 +91,21 @@ class _Run:
         self._lock = lock
         self._turn = 0  # a thread that began at an earlier one has been given up
         self._late_at = math.inf
+        self._late: Callable[[], Exception] = TimeoutError
 
     def begin(self, turn: int = 0, error: BaseException | None = None) -> None:
         # A daemon: one that waits for a dead engine must not keep the process.
         threading.Thread(target=self._go_on, args=(turn, error), name="request", daemon=True).start()
 
     def give_up_if_late(self, now: float) -> None:
-        """Takes the coroutine from the thread whose call is late, and lets another go on with a TimeoutError."""
+        """Takes the coroutine from the thread whose call is late, and lets another go on with an error."""
         with self._lock:
             if now < self._late_at:
                 return
             self._turn += 1
             turn, self._late_at = self._turn, math.inf
         try:
-            self.begin(turn, TimeoutError())
+            self.begin(turn, self._late())
         except RuntimeError:  # no thread can be started any more: the request ends, the others are still looked at
             self.result.cancel()
 
@@ -136,7 +138,7 @@ class _Run:
             except BaseException as raised:  # noqa: BLE001 - whoever waits for the result gets it
                 outcome, failure = None, raised
             else:
-                self._late_at = time.monotonic() + wanted.limit_s
+                self._late_at, self._late = time.monotonic() + wanted.limit_s, wanted.late
                 return wanted
             self._turn += 1
         # Outside the lock, because a callback may take it.

@@ -99,11 +99,13 @@ class Rounds:
 
     def go_ahead(self) -> None:
         """Lets the draft model draft on while the target verifies, where the plan says so."""
+        if not self._plan.ahead:
+            return
         length = len(self._draft.ids)
         # A draft that ended early has nothing to go on with, and logits that nobody fetches would stay for ever.
         goes_on = 0 < length == self._plan.length and not self._draft.is_handle
         next_length = min(length, self._answer.room_tokens - length - 2)
-        if self._plan.ahead and goes_on and next_length > 0 and self._source() is self._model:
+        if goes_on and next_length > 0 and self._source() is self._model:
             self._model.go_ahead(next_length)
 
     def settle(self, accepted: int, new_tokens: int) -> None:

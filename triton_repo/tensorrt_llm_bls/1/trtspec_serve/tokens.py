@@ -73,6 +73,7 @@ class TextStream:
         self._tokenizer = tokenizer
         self._ids: list[int] = []  # since the last border between characters
         self._before: tuple[int, ...] = ()
+        self._before_chars = 0
         self._shown_chars = 0
 
     def push(self, ids: Sequence[int]) -> str:
@@ -88,7 +89,9 @@ class TextStream:
                 self._ids, self._shown_chars = [], 0
                 # Some decoders treat the first token of a text differently. What stands before must be text of its
                 # own: a byte-fallback decoder breaks all of a run of bytes that does not end well.
-                self._before = self._before or self._tokenizer.encode_word(_ANCHOR)
+                if not self._before:
+                    self._before = self._tokenizer.encode_word(_ANCHOR)
+                    self._before_chars = len(self._tokenizer.decode(self._before))
         return "".join(pieces)
 
     def finish(self) -> str:
@@ -103,8 +106,7 @@ class TextStream:
 
     def _text(self) -> str:
         """The text of the ids since the border."""
-        decode = self._tokenizer.decode
-        return decode([*self._before, *self._ids])[len(decode(self._before)) :]
+        return self._tokenizer.decode([*self._before, *self._ids])[self._before_chars :]
 
 
 def _load_json(path: Path) -> dict[str, Any]:

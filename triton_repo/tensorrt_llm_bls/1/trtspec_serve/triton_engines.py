@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .call_tensors import CallTensors
 from .contract import LogProbSource
 from .draft_logits import as_sampled
 from .draft_rest import DraftRest
@@ -20,6 +21,7 @@ from .request_threads import RequestThreads, blocking
 from .sampling import Sampler
 from .server_log import log_warning
 
+OUTPUTS = ["output_ids", "sequence_length"]
 LOGITS, WANTS_LOGITS = "generation_logits", "return_generation_logits"
 
 # A call to an engine whose process has died may never be answered (seen in Triton 24.10), and keeps a place.
@@ -73,31 +75,27 @@ class TritonEngines:
         self._on_draft_failure = on_draft_failure
         self._draft_rest = DraftRest()
         self._told: set[str] = set()  # what the log has been told of the draft engine
-        self._kept: dict[tuple[str, str], tuple[Any, Any]] = {}
+        self._tensors = CallTensors(triton, dialect)
 
     def for_request(self) -> TritonEngines:
-        """The same engines for one request, which has one call at a time with each of them.
-
-        It keeps one-element tensors while their values stay, for making them takes a tenth of what a round costs
-        outside the engines. Two calls at a time must not share one: Triton fills it when it is first sent.
-        """
+        """The same engines for one request, which has one call at a time with each of them."""
         mine = copy.copy(self)
-        mine._kept = {}
+        mine._tensors = CallTensors(self._triton, self._dialect)
         return mine
 
     async def target(self, call: EngineCall) -> TargetTokens:
         """EngineFailed if the engine refuses, breaks, or has no log-probabilities to tell."""
         if not call.wants_log_probs:
-            return TargetTokens(self._new_ids(await self._run(self._target, call)))
+            return TargetTokens(_new_ids(_outputs(await self._send(self._target, call))))
         name, switch = {
             "engine": ("output_log_probs", "return_log_probs"),
             "logits": (LOGITS, WANTS_LOGITS),
         }[self._log_probs]
-        response = await self._run(self._target, call, name, {switch: np.array([[True]])})
-        ids = self._new_ids(response)
-        told = self._output(response, name)
+        outputs = _outputs(await self._send(self._target, call, name, switch))
+        ids, told = _new_ids(outputs), outputs.get(name)
         if told is None:
             raise EngineFailed(f"it gave no {name}")
+        told = told.as_numpy()
         if name == "output_log_probs":
             return TargetTokens(ids, told.reshape(-1)[: len(ids)].tolist())
         sampler = Sampler(call.sampling, len(call.ids), call.end_id)
@@ -113,27 +111,28 @@ class TritonEngines:
         if not self._draft_rest.lets_try():
             self._on_draft_failure()
             raise DraftFailed("the draft engine has failed several calls, and is left alone for a while")
-        more = {} if call.accept == "tokens" else {WANTS_LOGITS: np.array([[True]])}
+        wants_logits = call.accept != "tokens"
         try:
-            response = await self._run(self._draft, call, LOGITS if more else None, more)
+            outputs = _outputs(await self._send(self._draft, call, *((LOGITS, WANTS_LOGITS) if wants_logits else ())))
         except EngineFailed as error:
+            self._tensors.forget_text()
             self._on_draft_failure()
             self._draft_rest.failed()
             self._tell_once("failure", f"the draft engine fails, the target goes on alone: {error}")
             raise DraftFailed(str(error)) from error
         self._told.discard("failure")
         self._draft_rest.answered()
-        ids = self._new_ids(response)[: call.max_new_tokens]
-        told = self._output(response, LOGITS) if more and ids else None
-        if call.accept == "fast_logits" and told is not None:
-            return Draft(ids, told[0, 0], is_handle=True)
+        ids = _new_ids(outputs)[: call.max_new_tokens]
+        logits = outputs.get(LOGITS) if wants_logits and ids else None
+        if call.accept == "fast_logits" and logits is not None:
+            return Draft(ids, logits.as_numpy()[0, 0], is_handle=True)
         # The draft may have ids that no text has and the target does not know: it would refuse them.
         unknown = next((index for index, token in enumerate(ids) if token >= self._target.vocab_size), len(ids))
         ids = ids[:unknown]
-        if told is None:
+        if logits is None:
             self._miss_logits(call)
             return Draft(ids)
-        rows = _rows(told, len(ids), self._draft.vocab_size)
+        rows = _rows(logits.as_numpy(), len(ids), self._draft.vocab_size)
         sampler = Sampler(call.sampling, len(call.ids), call.end_id)
         # Milliseconds with a large vocabulary: other requests do not wait for it.
         return Draft(ids, await blocking(partial(as_sampled, rows, sampler, call.ids, ids, self._target.columns)))
@@ -151,46 +150,36 @@ class TritonEngines:
             self._told.add(what)
             log_warning(self._triton, message)
 
-    async def _run(
-        self,
-        model: EngineModel,
-        call: EngineCall,
-        output: str | None = None,
-        more: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """The response to one call, with one more ``output`` and ``more`` inputs; EngineFailed if there is none."""
-        inputs = {**self._dialect.inputs(call, model.vocab_size, crowded=self._running() > 1), **(more or {})}
+    def _send(
+        self, model: EngineModel, call: EngineCall, output: str | None = None, switch: str | None = None
+    ) -> Awaitable[Any]:
+        """The response to one call; EngineFailed if there is none in time.
+
+        ``switch`` is the input that turns on one more ``output``.
+        """
         request = self._triton.InferenceRequest(
             model_name=model.name,
-            requested_output_names=["output_ids", "sequence_length", *([output] if output else [])],
-            inputs=[self._tensor(model, name, value) for name, value in inputs.items()],
+            requested_output_names=[*OUTPUTS, output] if output else OUTPUTS,
+            inputs=self._tensors.of(
+                model.name, call, vocab_size=model.vocab_size, crowded=self._running() > 1, switch=switch
+            ),
         )
         limit_s = DRAFT_LIMIT_S if model is self._draft else TARGET_LIMIT_S
-        try:
-            response = await blocking(request.exec, limit_s)
-        except TimeoutError:
-            raise EngineFailed(f"{model.name} has not answered for {limit_s:g} s") from None
-        if response.has_error():
-            raise EngineFailed(response.error().message())
-        return response
+        return blocking(request.exec, limit_s, lambda: EngineFailed(f"{model.name} has not answered for {limit_s:g} s"))
 
-    def _tensor(self, model: EngineModel, name: str, value: NDArray[Any]) -> Any:
-        if value.size != 1:
-            return self._triton.Tensor(name, value)
-        kept = self._kept.get((model.name, name))
-        if kept is None or kept[0] != (value.item(), value.shape):
-            kept = self._kept[model.name, name] = (value.item(), value.shape), self._triton.Tensor(name, value)
-        return kept[1]
 
-    def _new_ids(self, response: Any) -> list[int]:
-        length = int(self._output(response, "sequence_length").reshape(-1)[0])
-        # Every call asks for the input to be left out, and the C++ engine pads behind sequence_length.
-        ids: list[int] = self._output(response, "output_ids").reshape(-1)[:length].tolist()
-        return ids
+def _outputs(response: Any) -> dict[str, Any]:
+    """Tensors by name; EngineFailed if the response is an error."""
+    if response.has_error():
+        raise EngineFailed(response.error().message())
+    return {tensor.name(): tensor for tensor in response.output_tensors()}
 
-    def _output(self, response: Any, name: str) -> Any:
-        tensor = self._triton.get_output_tensor_by_name(response, name)
-        return None if tensor is None else tensor.as_numpy()
+
+def _new_ids(outputs: Mapping[str, Any]) -> list[int]:
+    # Every call asks for the input to be left out, and the C++ engine pads behind sequence_length.
+    length = outputs["sequence_length"].as_numpy().item(0)
+    ids: list[int] = outputs["output_ids"].as_numpy().reshape(-1)[:length].tolist()
+    return ids
 
 
 def _rows(logits: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:

@@ -25,7 +25,7 @@ def check_engines(
     check_gpu_host(manifest, place, placement, runner, seen)
     visible_gpus = None if runner.server is None else len(seen)  # natively all of them, also those without an engine
     return Served(
-        plan=partial(plan_launch, placement, visible_gpus=visible_gpus),
+        plan=partial(plan_launch, placement, requests=manifest.spec.limits.max_batch_size, visible_gpus=visible_gpus),
         folders=tuple(place.engine(role) for role in manifest.engines),
         timeout_s=load_time_s(sum_engine_bytes(manifest, place)),
     )
