@@ -9,6 +9,7 @@ import signal
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,14 +72,14 @@ class TritonPythonModel:
 PATH_WITH_EVERYTHING = "/a b,c:d'e\"f\\g ${h} \ud55c"
 
 
-def write_model(repository: Path, name: str, code: str | None, max_batch_size: int = 0) -> None:
+def write_model(repository: Path, name: str, code: str | None, **settings: Any) -> None:
     config = ModelConfig(
         name=name,
         backend="python",
-        max_batch_size=max_batch_size,
         inputs=(Tensor("x", "INT32", (1,)),),
         outputs=(Tensor("y", "INT32", (1,)),),
         instance_group=InstanceGroup(),
+        **{"max_batch_size": 0} | settings,
     )
     (repository / name / "1").mkdir(parents=True)
     (repository / name / "config.pbtxt").write_text(render_pbtxt(config))
@@ -152,6 +153,13 @@ def test_the_largest_batch_of_the_repository_decides_how_many_threads_wait_for_c
     write_model(options.repository, "many", ECHO, max_batch_size=5)
     with running_triton(options) as server:
         assert thread_pool_size(server) == python_backend_threads(5)
+
+
+def test_what_the_orchestrators_let_in_counts_more_than_a_batch(options: LaunchOptions) -> None:
+    write_model(options.repository, "many", ECHO, max_batch_size=5)
+    write_model(options.repository, "bls", ECHO, parameters={"max_inflight_requests": "3"})
+    with running_triton(options) as server:
+        assert thread_pool_size(server) == python_backend_threads(3)
 
 
 def thread_pool_size(server: RunningServer) -> int:

@@ -16,7 +16,8 @@ from trt_spec.spec.model import Serve
 
 TRITONSERVER = "/opt/tritonserver/bin/tritonserver"  # in NVIDIA's containers
 READY_PATH = "/v2/health/ready"  # of its HTTP port; answers 200 once every model is loaded
-SPARE_THREADS, MOST_THREADS = 4, 1024
+SPARE_THREADS = 4  # for what is short: a response on its way, a metric
+MOST_THREADS = 1024  # they are all started at once, for each Python model, and containers have limits
 SHM_PREFIX = "trtspec_"
 # mpirun binds a lone process to one core by default, and with it Triton and its models (measured, Open MPI 4 and 5).
 MPIRUN = ("mpirun", "--allow-run-as-root", "--bind-to", "none")
@@ -97,9 +98,10 @@ def plan_launch(
         is_spawned = placement.mode == "orchestrator-spawned"
         environment |= {ORCHESTRATOR: "1", SPAWN_PROCESSES: "1" if is_spawned else "0"}
         own = _without_pools(visible_gpus or placement.visible_gpus) if is_spawned else ()
+    threads = python_backend_threads(requests, len(placement.roles))
     ranks = tuple(
         (
-            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_", requests),
+            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_", threads=threads),
             *own,
             *(() if rank == 0 else _engines_only(names)),
         )
@@ -113,7 +115,8 @@ def server_argv(
     repository: str,
     serve: Serve,
     shm_prefix: str,
-    requests: int,
+    *,
+    threads: int,
     exit_timeout_s: int = EXIT_TIMEOUT_S,
 ) -> tuple[str, ...]:
     """What every tritonserver process gets. Options as `tritonserver --help` of 2.51 lists them."""
@@ -127,19 +130,20 @@ def server_argv(
         *(f"--{name}-address={serve.host}" for name in serve.ports),
         *(f"--{name}-port={port}" for name, port in serve.ports.items()),
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
-        f"--backend-config=python,thread-pool-size={python_backend_threads(requests)}",
+        f"--backend-config=python,thread-pool-size={threads}",
     )
 
 
-def python_backend_threads(requests: int) -> int:
-    """Threads that Triton itself keeps for each Python model, where ``requests`` are answered at a time.
+def python_backend_threads(requests: int, engines: int = 2) -> int:
+    """Threads that Triton itself keeps for each instance of a Python model, where ``requests`` are answered at a time.
 
-    A call between models holds one until it is answered: of each request one to the target and one to the draft, which
-    may run ahead, or may never be answered because the draft engine has died. No more than that and a few for what is
-    short: they are woken in turn, and one that has slept long finds nothing in the caches. On 2 cores a round of
-    speculation takes 0.2 to 0.3 ms longer with 128 threads than with 20 (benchmarks/orchestrators.py).
+    A call between models holds one until it is answered. Each request may have one under way to each of the
+    ``engines``, since the draft may run ahead; calls that the draft engine never answers are no more than that either,
+    for then the orchestrator stops asking it. There are only a few beside: threads are woken in turn, and one that has
+    slept long finds nothing in the caches. On 2 cores a round of speculation takes 0.2 to 0.3 ms longer with 128
+    threads than with 20 (benchmarks/orchestrators.py).
     """
-    return min(2 * requests + SPARE_THREADS, MOST_THREADS)
+    return min(engines * requests + SPARE_THREADS, MOST_THREADS)
 
 
 def _without_pools(gpus: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import re
 
 from trt_spec.errors import SpecError
 from trt_spec.plan.engine_record import MODEL_NAMES
-from trt_spec.plan.launch import ENVIRONMENT, SHM_PREFIX, TRITONSERVER, Launch, server_argv
+from trt_spec.plan.launch import ENVIRONMENT, SHM_PREFIX, TRITONSERVER, Launch, python_backend_threads, server_argv
 from trt_spec.plan.placement import plan_placement
 from trt_spec.spec.model import Serve, Spec
 from trt_spec.spec.reference import judge_reference
@@ -38,7 +38,8 @@ def plan_llmapi_launch(
     with blanks or glob characters where several ranks are started.
     """
     placement = plan_placement(spec)[0]
-    ranks, serve, requests = placement.world_size, serve or spec.serve, spec.limits.max_batch_size
+    ranks, serve = placement.world_size, serve or spec.serve
+    threads = python_backend_threads(spec.limits.max_batch_size, engines=1)
     environment = dict(ENVIRONMENT)
     if any(judge_reference(model.model) == "hub" for model in spec.models().values()):
         del environment[HUB_OFFLINE]  # TensorRT-LLM itself downloads hub models, at the start
@@ -46,7 +47,7 @@ def plan_llmapi_launch(
         environment[VISIBLE_VARIABLE] = ",".join(map(str, spec.target.gpus))
     nodes = placement.roles["target"].nodes
     if ranks == 1:
-        argv = server_argv(program, repository, serve, f"{shm_prefix}0_", requests)
+        argv = server_argv(program, repository, serve, f"{shm_prefix}0_", threads=threads)
         return Launch("llmapi", environment, (argv,), nodes)
     if _UNSAFE.search(repository):
         raise SpecError(
@@ -58,7 +59,7 @@ def plan_llmapi_launch(
     commands = tuple(
         (
             RANK_LAUNCHER,
-            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_", requests),
+            *server_argv(program, repository, serve, f"{shm_prefix}{rank}_", threads=threads),
             *(() if rank == 0 else waiting),
         )
         for rank in range(ranks)

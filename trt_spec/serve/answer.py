@@ -13,13 +13,13 @@ class Answer:
     Stop words are part of the answer, as in TensorRT-LLM's own output. They are also looked for in the text, because a
     word may be spelled by other tokens than the ones it is encoded to alone.
 
-    Without stop texts nobody but a client who ``reads_along`` needs the text before the end; then it is decoded there.
+    Without stop texts nobody but a client who ``streams`` needs the text before the end; else it is decoded there.
     """
 
-    def __init__(self, tokenizer: TextTokenizer, stop_texts: Sequence[str], *, reads_along: bool = True) -> None:
+    def __init__(self, tokenizer: TextTokenizer, stop_texts: Sequence[str], *, streams: bool = True) -> None:
         self._stream = TextStream(tokenizer)
         self._stop_texts = tuple(stop_texts)
-        self._decodes = reads_along or bool(stop_texts)
+        self._decodes = streams or bool(stop_texts)
         self.ids: list[int] = []
         self.text = ""
         self.stopped = False

@@ -38,7 +38,12 @@ def ask(made, engine, asked, *, crowded=False, switch=None):
 
 
 IDS = [np.arange(length, dtype=np.int32) for length in range(1, 5)]
-RULES = [LogitRules(), LogitRules(presence_penalty=0.5), LogitRules(embedding_bias=np.ones(VOCABULARY, np.float32))]
+RULES = [
+    LogitRules(),
+    LogitRules(presence_penalty=0.5),
+    LogitRules(min_tokens=2, bad_words=((3,),)),
+    LogitRules(embedding_bias=np.ones(VOCABULARY, np.float32)),
+]
 samplings = st.builds(
     Sampling,
     temperature=st.sampled_from([0.0, 0.7]),
@@ -85,6 +90,18 @@ def test_what_lasts_is_made_once():
     assert same == {"request_output_len", "exclude_input_in_output", "runtime_top_k"}
 
 
+def test_another_length_is_all_that_another_length_changes():
+    made = tensors()
+    first, second = (ask(made, "draft", call(IDS[0], length)) for length in (2, 3))
+    assert {name for name in first if first[name] is not second[name]} == {"request_output_len"}
+
+
+def test_company_changes_nothing_for_an_engine_without_retention():
+    made = tensors(takes_retention=False)
+    first, second = (ask(made, "draft", call(IDS[0]), crowded=crowded) for crowded in (False, True))
+    assert first == second
+
+
 def test_a_seed_of_its_own_for_every_call_leaves_the_rest_as_it_is():
     made = tensors()
     first, second = (ask(made, "target", call(IDS[0], sampling=Sampling(top_p=0.9, seed=seed))) for seed in (1, 2))
@@ -109,9 +126,3 @@ def test_a_text_that_may_still_be_under_way_is_not_sent_again():
     verified = ask(made, "target", call(IDS[2]))
     assert verified["input_ids"] is not drafted["input_ids"]
     np.testing.assert_array_equal(verified["input_ids"].value, drafted["input_ids"].value)
-
-
-def test_no_tensor_of_a_text_outlives_it():
-    made = tensors()
-    for ids in (IDS[2], IDS[3], IDS[2]):
-        assert ask(made, "draft", call(ids))["input_ids"].value.shape == (1, len(ids))

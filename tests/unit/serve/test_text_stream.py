@@ -134,7 +134,7 @@ def test_streamed_answers_are_the_unary_ones_up_to_the_first_stop_text(tokenizer
                 pieces.append(answered.add(said[start:end]))
         return "".join([*pieces, answered.finish(cut=False)]), answered
 
-    unread = Answer(tokenizer, stops, reads_along=False)
+    unread = Answer(tokenizer, stops, streams=False)
     pieces = [unread.add(said), unread.finish(cut=False)]
     assert ("".join(pieces), unread.text) == (expected, expected)
     unary, whole = answer([0, len(said)])

@@ -99,7 +99,7 @@ def test_a_character_that_the_length_limit_cut_is_left_out(tokenizer, cut, tail)
 @pytest.mark.parametrize(("cut", "text"), [(True, "ok"), (False, f"ok{BROKEN}")])
 def test_what_nobody_reads_along_is_decoded_at_the_end(tokenizer, cut, text):
     lead, _ = tokenizer.encode("é")
-    answer = Answer(tokenizer, [], reads_along=False)
+    answer = Answer(tokenizer, [], streams=False)
     assert [answer.add([token]) for token in (*tokenizer.encode("ok"), lead)] == ["", "", ""]
     assert answer.ids == [*tokenizer.encode("ok"), lead]
     assert answer.finish(cut=cut) == answer.text == text

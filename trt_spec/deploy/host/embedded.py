@@ -9,7 +9,7 @@ from trt_spec.deploy.host.server import STOP_TIMEOUT_S, shm_prefix_of
 from trt_spec.deploy.host.start_command import StartCommand
 from trt_spec.deploy.host.triton import TritonInstall
 from trt_spec.deploy.shell_paths import link_plain_path
-from trt_spec.plan.launch import server_argv
+from trt_spec.plan.launch import python_backend_threads, server_argv
 from trt_spec.spec.model import Serve
 
 REPOSITORY_LINK = "served-repository"
@@ -36,8 +36,8 @@ def embedded_command(
             link_plain_path(repository, workspace, REPOSITORY_LINK),
             serve,
             shm_prefix_of(token),
-            requests,
-            MODELS_END_S,
+            threads=python_backend_threads(requests),
+            exit_timeout_s=MODELS_END_S,
         ),
         f"--backend-directory={link_plain_path(backends, workspace, BACKENDS_LINK)}",
         "--model-control-mode=none",

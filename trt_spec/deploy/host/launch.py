@@ -154,6 +154,14 @@ def _read_configs(repository: Path) -> dict[Path, ModelConfig]:
     }
 
 
+def _count_requests(repository: Path) -> int:
+    """How many requests are answered at a time: what its orchestrators let in, or else its largest batch."""
+    configs = _read_configs(repository).values()
+    stated = [config.parameters.get("max_inflight_requests", "") for config in configs]
+    counts = [int(count) for count in stated if count.isdecimal()] or [config.max_batch_size for config in configs]
+    return max(1, *counts)
+
+
 def check_not_running(workspace: Path) -> None:
     """Raise EnvironmentMissing if a server of this workspace runs; the leftovers of one that is gone are removed."""
     server = load_server(workspace)
@@ -181,8 +189,8 @@ def _plan_start(options: LaunchOptions, install: TritonInstall | None, serve: Se
     assert install is not None
     workspace = options.workspace.absolute()
     backends = options.backends or write_backends(install, workspace / BACKENDS_FOLDER)
-    requests = max(config.max_batch_size for config in _read_configs(options.repository).values())
-    return embedded_command(install, workspace, options.repository, backends, serve, token, max(1, requests))
+    requests = _count_requests(options.repository)
+    return embedded_command(install, workspace, options.repository, backends, serve, token, requests)
 
 
 def _start(options: LaunchOptions, command: StartCommand, serve: Serve, shm_prefix: str) -> RunningServer:

@@ -67,6 +67,27 @@ def test_a_draft_engine_that_hangs_is_given_up_and_one_that_keeps_failing_is_lef
         assert fell_back(request.responses[-1])
     assert asked.count("draft") == FAILURES_BEFORE_REST
     assert "has not answered for 0.05 s" in triton.warnings[0]
+    assert triton.shared == []  # the target gets no tensor that the draft may still be reading
+
+
+def test_a_draft_engine_that_hangs_for_ever_holds_no_more_calls_than_requests_may_be_in_flight(
+    triton, start, monkeypatch, never
+):
+    monkeypatch.setattr("trt_spec.serve.triton_engines.DRAFT_LIMIT_S", 0.02)
+    monkeypatch.setattr("trt_spec.serve.draft_rest.FIRST_REST_S", 0.0)  # every request tries
+    asked, engine = [], triton.engine
+
+    def hanging(model, *call):
+        asked.append(model)
+        return never() if model == "draft" else engine(model, *call)
+
+    triton.engine, model = hanging, start(max_inflight_requests="4")
+    for _ in range(7):
+        request = FakeRequest("a")
+        model.execute([request])
+        request.wait()
+        assert fell_back(request.responses[-1])
+    assert asked.count("draft") == 4
 
 
 def test_a_target_engine_that_hangs_fails_its_request(triton, start, monkeypatch, never):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .contract import MIN_TOKENS_NAMES, SEED_NAMES
 from .engine_calls import EngineCall
 from .logit_rules import NEUTRAL_RULES, LogitRules
-from .stopping import pack_stop_words
+from .stopping import StopWords, pack_stop_words
 
 RETENTION_PRIORITY = 60
 """Of a live prefix, 0 to 100; other blocks have 35 (TensorRT-LLM executor.h, KvCacheRetentionConfig)."""
@@ -19,7 +19,23 @@ RETENTION_PRIORITY = 60
 RETENTION_MS = 10_000
 """The next round comes long before; what is left of an answer that has ended loses its priority after this."""
 
-TRUE = np.array([[True]])
+_TRUE = np.array([[True]])
+
+
+class Settings(NamedTuple):
+    """What of a call decides the inputs that stay while it stays; None is not sent. ``rules`` compare by identity.
+
+    ``retains`` asks the engine to keep the blocks of the sequence, ``switch`` is an input that is true.
+    """
+
+    end_id: int | None
+    stop_words: StopWords
+    temperature: float | None
+    top_k: int
+    top_p: float | None
+    rules: LogitRules
+    retains: bool
+    switch: str | None
 
 
 @dataclass(frozen=True)
@@ -33,13 +49,40 @@ class EngineDialect:
     def min_tokens_name(self) -> str:
         return MIN_TOKENS_NAMES[SEED_NAMES.index(self.seed_name)]
 
-    def text_inputs(self, ids: NDArray[np.int32], *, crowded: bool) -> dict[str, Any]:
-        """Input tensors [1, ...] by name, of the ids that a call goes on behind."""
-        length = np.array([[len(ids)]], np.int32)
-        values: dict[str, Any] = {"input_ids": ids[None], "input_lengths": length}
-        if self.takes_retention and crowded:
-            values["retention_token_range_ends"] = length
-        return values
+    def settings(self, call: EngineCall, *, crowded: bool, switch: str | None = None) -> Settings:
+        """``crowded`` tells that other requests use the engine's cache too.
+
+        The blocks of one that is alone are the most recently used anyway, and six tensors more have their price.
+        """
+        sampling, rules = call.sampling, call.sampling.rules
+        temperature: float | None = sampling.temperature
+        top_k, top_p = sampling.top_k, None if sampling.is_greedy else sampling.top_p
+        if sampling.is_greedy:
+            # Penalties come behind the temperature.
+            temperature = sampling.divisor if sampling.divisor != 1.0 and not rules.is_neutral else None
+            top_k = 1
+        retains = crowded and self.takes_retention
+        return Settings(call.end_id, call.stop_words, temperature, top_k, top_p, rules, retains, switch)
+
+    def lasting_inputs(self, settings: Settings, vocab_size: int) -> dict[str, Any]:
+        """Input tensors [1, ...] by name; ``vocab_size`` is that of the engine they go to."""
+        values: dict[str, Any] = {
+            "exclude_input_in_output": _TRUE,
+            "runtime_top_k": np.array([[settings.top_k]], np.int32),
+        }
+        if settings.end_id is not None:
+            values["end_id"] = values["pad_id"] = np.array([[settings.end_id]], np.int32)
+        if settings.stop_words:
+            values["stop_words_list"] = pack_stop_words(settings.stop_words)[None]
+        if settings.temperature is not None:
+            values["temperature"] = np.array([[settings.temperature]], np.float32)
+        if settings.top_p is not None:
+            values["runtime_top_p"] = np.array([[settings.top_p]], np.float32)
+        if settings.retains:
+            values |= _retention()
+        if settings.switch is not None:
+            values[settings.switch] = _TRUE
+        return values | self._rules(settings.rules, vocab_size)
 
     def round_inputs(self, call: EngineCall) -> dict[str, Any]:
         """Input tensors [1, ...] by name, of what is another in every call."""
@@ -51,33 +94,6 @@ class EngineDialect:
         if not call.sampling.is_greedy:
             values[self.seed_name] = np.array([[call.sampling.seed]], np.uint64)
         return values
-
-    def lasting_inputs(self, call: EngineCall, vocab_size: int, *, crowded: bool) -> dict[str, Any]:
-        """Input tensors [1, ...] by name, of what stays while ``lasting_settings`` stay.
-
-        ``vocab_size`` is that of the engine it goes to. ``crowded`` tells that other requests use the engine's cache
-        too: the blocks of one that is alone are the most recently used anyway, and six tensors more have their price.
-        """
-        values: dict[str, Any] = {
-            "request_output_len": np.array([[call.max_new_tokens]], np.int32),
-            "exclude_input_in_output": TRUE,
-        }
-        if call.end_id is not None:
-            values["end_id"] = values["pad_id"] = np.array([[call.end_id]], np.int32)
-        if call.stop_words:
-            values["stop_words_list"] = pack_stop_words(call.stop_words)[None]
-        sampling = call.sampling
-        if sampling.is_greedy:
-            values["runtime_top_k"] = np.array([[1]], np.int32)
-            if sampling.divisor != 1.0 and not sampling.rules.is_neutral:
-                values["temperature"] = np.array([[sampling.divisor]], np.float32)  # penalties come behind it
-        else:
-            values["temperature"] = np.array([[sampling.temperature]], np.float32)
-            values["runtime_top_k"] = np.array([[sampling.top_k]], np.int32)
-            values["runtime_top_p"] = np.array([[sampling.top_p]], np.float32)
-        if self.takes_retention and crowded:
-            values |= _retention()
-        return values | self._rules(sampling.rules, vocab_size)
 
     def _rules(self, rules: LogitRules, vocab_size: int) -> dict[str, Any]:
         """Inputs for what a request changes about the logits; nothing for what it leaves alone."""
@@ -98,18 +114,18 @@ class EngineDialect:
         return values
 
 
-def lasting_settings(call: EngineCall) -> tuple[Any, ...]:
-    """What ``EngineDialect.lasting_inputs`` makes of a call, and compares: no two calls differ in the rest alone."""
-    sampling = call.sampling
-    return (
-        call.max_new_tokens,
-        call.end_id,
-        call.stop_words,
-        sampling.temperature,
-        sampling.top_k,
-        sampling.top_p,
-        sampling.rules,
-    )
+def length_inputs(max_new_tokens: int) -> dict[str, Any]:
+    """Input tensors [1, ...] by name, of how many tokens a call is for."""
+    return {"request_output_len": np.array([[max_new_tokens]], np.int32)}
+
+
+def text_inputs(ids: NDArray[np.int32], *, retains: bool) -> dict[str, Any]:
+    """Input tensors [1, ...] by name, of the ids that a call goes on behind; they are kept if it ``retains`` them."""
+    length = np.array([[len(ids)]], np.int32)
+    values: dict[str, Any] = {"input_ids": ids[None], "input_lengths": length}
+    if retains:
+        values["retention_token_range_ends"] = length
+    return values
 
 
 def _retention() -> dict[str, Any]:

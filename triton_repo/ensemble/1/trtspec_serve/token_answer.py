@@ -58,6 +58,7 @@ class TokenAnswer:
         self._end_id = request.end_ids[0] if request.end_ids else None
         self._more_ends: StopWords = tuple((other,) for other in request.end_ids[1:])
         self._stop_words: StopWords = (*request.stop_words, *self._more_ends)
+        self._long_enough = replace(request.sampling.rules, min_tokens=0)
 
     @property
     def is_empty(self) -> bool:
@@ -102,11 +103,13 @@ class TokenAnswer:
             purpose = f"{role}:{len(self.ids)}{f'+{len(behind)}' if behind else ''}"
             sampling = replace(sampling, seed=fresh_seed(sampling.seed, purpose))
         if sampling.rules.min_tokens:
-            missing = max(0, self.missing_tokens - len(behind))
-            banned = self._more_ends if missing else ()  # an engine's minimum length holds for its one end id
-            rules = replace(sampling.rules, min_tokens=missing, bad_words=(*sampling.rules.bad_words, *banned))
+            missing, rules = max(0, self.missing_tokens - len(behind)), self._long_enough
+            if missing:
+                # An engine's minimum length holds for its one end id.
+                bad_words = (*rules.bad_words, *self._more_ends)
+                rules = replace(rules, min_tokens=missing, bad_words=bad_words)
+                stop_words = self._request.stop_words
             sampling = replace(sampling, rules=rules)
-            stop_words = self._request.stop_words if missing else stop_words
         return EngineCall(ids, max_new_tokens, sampling, self._end_id, stop_words)
 
     def extend(self, new_ids: Sequence[int]) -> tuple[list[int], bool]:

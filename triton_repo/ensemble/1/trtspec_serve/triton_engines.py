@@ -49,8 +49,8 @@ class EngineModel:
 class TritonEngines:
     """Sends engine calls with NVIDIA's tensor names.
 
-    ``running`` tells how many requests are in flight now, ``on_draft_failure`` is called for every call that the
-    draft engine fails.
+    ``requests`` may be in flight, ``running`` tells how many are now. ``on_draft_failure`` is called for every call
+    that the draft engine fails.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class TritonEngines:
         draft: EngineModel | None,
         dialect: EngineDialect,
         threads: RequestThreads,
+        requests: int,
         running: Callable[[], int],
         on_draft_failure: Callable[[], None],
         log_probs: LogProbSource = "none",
@@ -73,7 +74,7 @@ class TritonEngines:
         self._running = running
         self._log_probs = log_probs
         self._on_draft_failure = on_draft_failure
-        self._draft_rest = DraftRest()
+        self._draft_rest = DraftRest(requests)
         self._told: set[str] = set()  # what the log has been told of the draft engine
         self._tensors = CallTensors(triton, dialect)
 
@@ -164,8 +165,19 @@ class TritonEngines:
                 model.name, call, vocab_size=model.vocab_size, crowded=self._running() > 1, switch=switch
             ),
         )
-        limit_s = DRAFT_LIMIT_S if model is self._draft else TARGET_LIMIT_S
-        return blocking(request.exec, limit_s, lambda: EngineFailed(f"{model.name} has not answered for {limit_s:g} s"))
+        if model is not self._draft:
+            return blocking(request.exec, TARGET_LIMIT_S, lambda: _late(model, TARGET_LIMIT_S))
+        watched = self._draft_rest.watch(request.exec)
+
+        def give_up() -> EngineFailed:
+            watched.give_up()
+            return _late(model, DRAFT_LIMIT_S)
+
+        return blocking(watched, DRAFT_LIMIT_S, give_up)
+
+
+def _late(model: EngineModel, limit_s: float) -> EngineFailed:
+    return EngineFailed(f"{model.name} has not answered for {limit_s:g} s")
 
 
 def _outputs(response: Any) -> dict[str, Any]:

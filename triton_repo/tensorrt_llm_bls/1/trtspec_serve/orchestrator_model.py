@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from .drafting_options import DraftingOptions
 from .engine_inputs import EngineDialect
 from .event_loop import EventLoopThread
 from .metrics import OrchestratorMetrics, Outcome
-from .request_threads import RequestThreads
+from .request_threads import RequestThreads, blocking
 from .rounds import RoundCounts, Surroundings, fixed_length
 from .server_log import log_error
 from .speculate import speculate
@@ -70,6 +71,7 @@ class TritonPythonModel:
             draft=EngineModel(draft, int(parameters["draft_vocab_size"])) if draft else None,
             dialect=EngineDialect(parameters["engine_seed_name"], self._options.takes_retention),
             threads=self._threads,
+            requests=self._limits.max_inflight_requests,
             running=self._running,
             on_draft_failure=self._metrics.count_draft_failure,
             log_probs=self._log_probs,
@@ -180,7 +182,7 @@ class TritonPythonModel:
     async def _answer(self, request: ClientRequest, asked: TextRequest, around: Surroundings) -> None:
         speculation, figures = asked.speculation, request.figures
         counts = figures.counts
-        answer = Answer(self._tokenizer, asked.stop_texts, reads_along=speculation.streams)
+        answer = Answer(self._tokenizer, asked.stop_texts, streams=speculation.streams)
         text, ids_sent = asked.echo, 0
         policy = self._policy(asked, around.sources)
         async for new_ids in speculate(self._engines.for_request(), speculation, counts, policy, around):
@@ -191,7 +193,8 @@ class TritonPythonModel:
             if speculation.streams and text:
                 request.send_part(self._outputs(asked, text, answer.ids, ids_sent, counts))
                 text, ids_sent = "", len(answer.ids)
-        text += answer.finish(cut=len(answer.ids) == speculation.max_tokens)
+        # Of a long answer it may take milliseconds: other requests do not wait for it.
+        text += await blocking(partial(answer.finish, cut=len(answer.ids) == speculation.max_tokens))
         # Also when all is said already: Triton keeps a final response without outputs to itself, and clients wait.
         outputs = self._outputs(asked, text, answer.ids, ids_sent, counts)
         request.send_last(outputs, streams_text=speculation.streams and bool(text))
