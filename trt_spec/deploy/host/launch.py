@@ -7,7 +7,7 @@ import resource
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
     server ends or is not ready in time; nothing runs then.
     """
     install = find_triton() if options.gpu_host is None else None
-    check_repository(options.repository)
+    requests = _count_requests(check_repository(options.repository))
     if options.serve.openai_port is not None:
         check_endpoint_installed()
     serve = options.serve.model_copy(update={"host": resolve_address(options.serve.host)})
@@ -81,7 +81,7 @@ def launch_triton(options: LaunchOptions, on_wait: Callable[[float], None] | Non
                 check_not_running(options.workspace)
                 check_ports(serve.host, serve.all_ports, _find_port_remedy(options))
                 token = secrets.token_hex(4)
-                command = _plan_start(options, install, serve, token)
+                command = _plan_start(options, install, serve, token, requests)
                 with deferred_signals():  # until it is on record, nobody could find and stop the server
                     started = _start(options, command, serve, shm_prefix_of(token))
             _wait_until_ready(started, options.timeout_s, on_wait)
@@ -122,13 +122,16 @@ def _deep_stack() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
 
 
-def check_repository(repository: Path) -> None:
-    """Raise SpecError unless every model folder has what Triton needs to answer for it, or say what is wrong.
+def check_repository(repository: Path) -> list[ModelConfig]:
+    """The models' configurations; SpecError unless every model folder has what Triton needs to answer for it.
 
     A Python model without its model.py is the worst of these: Triton waits for it forever and logs nothing.
     """
     remedy = "Write the repository with `trtspec deploy SPEC`."
-    configs = _read_configs(repository)
+    configs = {
+        file.parent: parse_pbtxt(file.read_text(encoding="utf-8", errors="replace"), str(file))
+        for file in sorted(repository.glob("*/config.pbtxt"))
+    }
     if not configs:
         raise SpecError(f"{repository} is no model repository: no folder in it has a config.pbtxt.", remedy=remedy)
     for model, config in configs.items():
@@ -144,19 +147,11 @@ def check_repository(repository: Path) -> None:
             newest = max(versions, key=lambda entry: int(entry.name))
             if not (newest / "model.py").is_file():
                 raise SpecError(f"{newest / 'model.py'} is missing: {model.name} is a Python model.", remedy=remedy)
+    return list(configs.values())
 
 
-def _read_configs(repository: Path) -> dict[Path, ModelConfig]:
-    """The configuration of every model folder; SpecError for one that does not parse."""
-    return {
-        file.parent: parse_pbtxt(file.read_text(encoding="utf-8", errors="replace"), str(file))
-        for file in sorted(repository.glob("*/config.pbtxt"))
-    }
-
-
-def _count_requests(repository: Path) -> int:
-    """How many requests are answered at a time: what its orchestrators let in, or else its largest batch."""
-    configs = _read_configs(repository).values()
+def _count_requests(configs: Sequence[ModelConfig]) -> int:
+    """How many requests are answered at a time: what the orchestrators let in, or else the largest batch."""
     stated = [config.parameters.get("max_inflight_requests", "") for config in configs]
     counts = [int(count) for count in stated if count.isdecimal()] or [config.max_batch_size for config in configs]
     return max(1, *counts)
@@ -183,13 +178,14 @@ def _find_port_remedy(options: LaunchOptions) -> str:
     return ""
 
 
-def _plan_start(options: LaunchOptions, install: TritonInstall | None, serve: Serve, token: str) -> StartCommand:
+def _plan_start(
+    options: LaunchOptions, install: TritonInstall | None, serve: Serve, token: str, requests: int
+) -> StartCommand:
     if options.gpu_host is not None:
         return options.gpu_host.command(serve, token)
     assert install is not None
     workspace = options.workspace.absolute()
     backends = options.backends or write_backends(install, workspace / BACKENDS_FOLDER)
-    requests = _count_requests(options.repository)
     return embedded_command(install, workspace, options.repository, backends, serve, token, requests)
 
 

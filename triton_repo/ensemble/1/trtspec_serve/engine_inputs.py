@@ -55,12 +55,13 @@ class EngineDialect:
         The blocks of one that is alone are the most recently used anyway, and six tensors more have their price.
         """
         sampling, rules = call.sampling, call.sampling.rules
-        temperature: float | None = sampling.temperature
-        top_k, top_p = sampling.top_k, None if sampling.is_greedy else sampling.top_p
+        temperature: float | None
         if sampling.is_greedy:
             # Penalties come behind the temperature.
             temperature = sampling.divisor if sampling.divisor != 1.0 and not rules.is_neutral else None
-            top_k = 1
+            top_k, top_p = 1, None
+        else:
+            temperature, top_k, top_p = sampling.temperature, sampling.top_k, sampling.top_p
         retains = crowded and self.takes_retention
         return Settings(call.end_id, call.stop_words, temperature, top_k, top_p, rules, retains, switch)
 
